@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Block layouts of GGUF's quantised types, byte for byte as they lie in a file (source: the GGUF/ggml type definitions).
+// A block holds consecutive elements of one row; all scales are IEEE half floats in little-endian order.
+#pragma once
+
+#include <cstdint>
+
+namespace nanomind {
+
+inline constexpr int kBlock = 32;        // elements of the simple types' blocks
+inline constexpr int kSuperBlock = 256;  // elements of the K types' blocks
+
+// w = d * (q - 8); byte j holds element j in its low and j + 16 in its high nibble.
+struct BlockQ4_0 {
+  uint16_t d;
+  uint8_t qs[16];
+};
+
+// w = d * q + m; nibbles as in Q4_0.
+struct BlockQ4_1 {
+  uint16_t d, m;
+  uint8_t qs[16];
+};
+
+// w = d * (q - 16); nibbles as in Q4_0, bit i of qh is bit 4 of element i.
+struct BlockQ5_0 {
+  uint16_t d;
+  uint8_t qh[4];
+  uint8_t qs[16];
+};
+
+// w = d * q.
+struct BlockQ8_0 {
+  uint16_t d;
+  int8_t qs[32];
+};
+
+// Eight sub-blocks of 32: w = d * sc[s] * q - dmin * mn[s], sc and mn of 6 bits packed in `scales`
+// (s < 4: sc = scales[s] & 63, mn = scales[s + 4] & 63; s >= 4: sc = (scales[s + 4] & 15) | (scales[s - 4] >> 6) << 4,
+// mn = (scales[s + 4] >> 4) | (scales[s] >> 6) << 4). Bytes 32i..32i+31 of qs hold sub-block 2i low and 2i + 1 high.
+struct BlockQ4_K {
+  uint16_t d, dmin;
+  uint8_t scales[12];
+  uint8_t qs[128];
+};
+
+// Sixteen sub-blocks of 16: w = d * scales[s] * (q - 32). For each half h of 128 elements and l in 0..31:
+// element 128h + 32j + l has low nibble from ql[64h + 32(j & 1) + l] (low for j < 2, high else) and its two top bits
+// at position 2j of qh[32h + l].
+struct BlockQ6_K {
+  uint8_t ql[128];
+  uint8_t qh[64];
+  int8_t scales[16];
+  uint16_t d;
+};
+
+static_assert(sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20 && sizeof(BlockQ5_0) == 22);
+static_assert(sizeof(BlockQ8_0) == 34 && sizeof(BlockQ4_K) == 144 && sizeof(BlockQ6_K) == 210);
+
+}  // namespace nanomind
