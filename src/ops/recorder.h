@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records a Program. Each call appends one operation, checks shapes by the operation's rule and returns the new value, so a
+// model reads like eager code. A wrong shape here is a mistake of the model file's author (weights were checked when they
+// were bound), hence CHECK.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "ops/program.h"
+
+namespace nanomind {
+
+// A handle to a recorded value; copies refer to the same value.
+struct Value {
+  ValueId id = -1;
+};
+// A handle to a weight of the program; may be absent (an optional bias).
+struct Weight {
+  WeightId id = kNoWeight;
+  bool present() const { return id != kNoWeight; }
+};
+
+class Recorder {
+ public:
+  Weight weight(WeightInfo info);
+  // Declares cache for one attention layer; returns its index.
+  int kv_layer(KvLayerInfo info);
+  int rope_table(RopeInfo info);
+
+  Value embed(Weight table, float scale = 1.0F);
+  Value rms_norm(Value x, Weight weight, float eps);                // over the whole row
+  Value rms_norm_heads(Value x, Weight weight, float eps);          // over each run of as many columns as the weight has
+  Value matmul(Value x, Weight weight, Weight bias = {});
+  Value rope(Value x, int table, int head_dim);                     // x itself is rotated; returns it
+  struct AttentionArgs {
+    Value q, k, v;
+    int layer = 0;
+    int heads = 0;
+    int64_t window = 0;
+    float scale = 0;
+  };
+  Value attention(const AttentionArgs& args);
+  Value gated(Value gate, Value up, Activation activation);
+  Value add(Value a, Value b);
+  Value select_outputs(Value x);
+
+  // Ends the recording; `output` becomes the program's result.
+  Program finish(Value output) &&;
+
+ private:
+  Value value(Rows rows, int64_t columns);
+  const ValueInfo& info(Value v) const;
+  const WeightInfo& info(Weight w) const;
+
+  Program program_;
+};
+
+}  // namespace nanomind

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/reference/interpreter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/reference/math.h"
+
+namespace nanomind::reference {
+
+Interpreter::Interpreter(const Program& program, std::vector<std::vector<float>> weights)
+    : program_(program), weights_(std::move(weights)), values_(program.values.size()), kv_(program.kv_layers.size()) {}
+
+int64_t Interpreter::rows(ValueId id) const {
+  return static_cast<int64_t>(program_.values[static_cast<size_t>(id)].rows == Rows::tokens ? tokens_.size() : outputs_.size());
+}
+
+std::vector<float>& Interpreter::value(ValueId id) {
+  std::vector<float>& v = values_[static_cast<size_t>(id)];
+  v.resize(static_cast<size_t>(rows(id) * columns(id)));
+  return v;
+}
+
+std::vector<float> Interpreter::run(std::span<const int32_t> tokens, std::span<const int32_t> outputs) {
+  tokens_ = tokens;
+  outputs_ = outputs;
+  for (const Op& op : program_.ops) std::visit([this](const auto& o) { apply(o); }, op);
+  past_ += static_cast<int64_t>(tokens.size());
+  return value(program_.output);
+}
+
+void Interpreter::apply(const op::Embed& o) {
+  const int64_t n = columns(o.out);
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    for (int64_t c = 0; c < n; ++c) {
+      value(o.out)[static_cast<int64_t>(i) * n + c] = weights_[static_cast<size_t>(o.table)][tokens_[i] * n + c] * o.scale;
+    }
+  }
+}
+
+void Interpreter::apply(const op::RmsNorm& o) {
+  const std::span<const float> x = value(o.x);
+  const std::span<float> out = value(o.out);
+  for (size_t c = 0; c < x.size(); c += static_cast<size_t>(o.group)) {
+    rms_norm(x.subspan(c, static_cast<size_t>(o.group)), weights_[static_cast<size_t>(o.weight)], o.eps,
+             out.subspan(c, static_cast<size_t>(o.group)));
+  }
+}
+
+void Interpreter::apply(const op::MatMul& o) {
+  std::vector<float>& out = value(o.out);
+  const int64_t n = columns(o.out);
+  matmul(value(o.x), weights_[static_cast<size_t>(o.weight)], rows(o.out), n, columns(o.x), out);
+  if (o.bias == kNoWeight) return;
+  for (size_t i = 0; i < out.size(); ++i) out[i] += weights_[static_cast<size_t>(o.bias)][i % static_cast<size_t>(n)];
+}
+
+void Interpreter::apply(const op::Rope& o) {
+  const RopeInfo& info = program_.ropes[static_cast<size_t>(o.rope)];
+  const RopePairing pairing = info.pairs == RopePairs::halves ? RopePairing::halves : RopePairing::adjacent;
+  const std::span<float> x = value(o.x);
+  for (size_t i = 0; i < tokens_.size() * static_cast<size_t>(o.heads); ++i) {
+    const auto position = static_cast<double>(past_ + static_cast<int64_t>(i) / o.heads);
+    rope(x.subspan(i * static_cast<size_t>(o.head_dim), static_cast<size_t>(o.head_dim)), position, info.inverse_frequency, pairing);
+  }
+}
+
+void Interpreter::apply(const op::Attention& o) {
+  const KvLayerInfo& info = program_.kv_layers[static_cast<size_t>(o.layer)];
+  KvLayer& layer = kv_[static_cast<size_t>(o.layer)];
+  layer.keys.insert(layer.keys.end(), value(o.k).begin(), value(o.k).end());
+  layer.values.insert(layer.values.end(), value(o.v).begin(), value(o.v).end());
+  const int64_t d = info.head_dim, width = info.kv_heads * d, group = o.heads / info.kv_heads;
+  const std::span<const float> q = value(o.q);
+  const std::span<float> out = value(o.out);
+  for (int64_t t = 0; t < static_cast<int64_t>(tokens_.size()); ++t) {
+    const int64_t seen = past_ + t + 1, first = o.window > 0 ? std::max<int64_t>(0, seen - o.window) : 0;
+    for (int64_t h = 0; h < o.heads; ++h) {
+      std::vector<float> keys, values;
+      for (int64_t p = 0; p < seen; ++p) {
+        const auto at = p * width + h / group * d;
+        keys.insert(keys.end(), layer.keys.begin() + at, layer.keys.begin() + at + d);
+        values.insert(values.end(), layer.values.begin() + at, layer.values.begin() + at + d);
+      }
+      const auto at = static_cast<size_t>((t * o.heads + h) * d);
+      attention(q.subspan(at, static_cast<size_t>(d)), keys, values, first, o.scale, out.subspan(at, static_cast<size_t>(d)));
+    }
+  }
+}
+
+void Interpreter::apply(const op::GatedActivation& o) {
+  const std::vector<float>& gate = value(o.gate);
+  const std::vector<float>& up = value(o.up);
+  std::vector<float>& out = value(o.out);
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<float>((o.activation == Activation::silu ? silu(gate[i]) : gelu_tanh(gate[i])) * up[i]);
+  }
+}
+
+void Interpreter::apply(const op::Add& o) {
+  const std::vector<float>& a = value(o.a);
+  const std::vector<float>& b = value(o.b);
+  std::vector<float>& out = value(o.out);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = a[i] + b[i];
+}
+
+void Interpreter::apply(const op::SelectRows& o) {
+  const std::vector<float>& x = value(o.x);
+  std::vector<float>& out = value(o.out);
+  const int64_t n = columns(o.x);
+  for (size_t i = 0; i < outputs_.size(); ++i) std::copy_n(x.begin() + outputs_[i] * n, n, out.begin() + static_cast<int64_t>(i) * n);
+}
+
+}  // namespace nanomind::reference

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a Program slowly and plainly on float weights: the twin that whole-program tests compare a device with.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ops/program.h"
+
+namespace nanomind::reference {
+
+// One sequence. Weights are dense floats, parallel to Program::weights.
+class Interpreter {
+ public:
+  Interpreter(const Program& program, std::vector<std::vector<float>> weights);
+
+  // Evaluates `tokens` after those of earlier calls; returns the output [R, V] for the wanted rows of this call.
+  std::vector<float> run(std::span<const int32_t> tokens, std::span<const int32_t> outputs);
+
+ private:
+  struct KvLayer {
+    std::vector<float> keys, values;  // [positions, K * D]
+  };
+  void apply(const op::Embed& o);
+  void apply(const op::RmsNorm& o);
+  void apply(const op::MatMul& o);
+  void apply(const op::Rope& o);
+  void apply(const op::Attention& o);
+  void apply(const op::GatedActivation& o);
+  void apply(const op::Add& o);
+  void apply(const op::SelectRows& o);
+
+  int64_t rows(ValueId id) const;
+  int64_t columns(ValueId id) const { return program_.values[static_cast<size_t>(id)].columns; }
+  std::vector<float>& value(ValueId id);
+
+  const Program& program_;
+  std::vector<std::vector<float>> weights_;
+  std::vector<std::vector<float>> values_;
+  std::vector<KvLayer> kv_;
+  int64_t past_ = 0;
+  std::span<const int32_t> tokens_, outputs_;
+};
+
+}  // namespace nanomind::reference
