@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ISAs of AArch64.
+#include "kernels/cpu/install.h"
+#include "kernels/cpu/isa.h"
+
+namespace nanomind {
+namespace {
+
+constexpr Isa kIsas[] = {
+    {"scalar", 0,
+     [](KernelTable& table) {
+       scalar::install_matmul(table);
+       scalar::install_attention(table);
+       scalar::install_elementwise(table);
+     }},
+    {"neon", kCpuNeon,
+     [](KernelTable& table) {
+       neon::install_int_matmul(table);
+       neon::install_float_matmul(table);
+       neon::install_attention(table);
+       neon::install_elementwise(table);
+     }},
+    {"dotprod", kCpuNeon | kCpuDotprod, dotprod::install_int_matmul},
+};
+
+}  // namespace
+
+std::span<const Isa> isas() { return kIsas; }
+
+}  // namespace nanomind

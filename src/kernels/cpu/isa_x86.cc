@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ISAs of x86-64.
+#include "kernels/cpu/install.h"
+#include "kernels/cpu/isa.h"
+
+namespace nanomind {
+namespace {
+
+constexpr Isa kIsas[] = {
+    {"scalar", 0,
+     [](KernelTable& table) {
+       scalar::install_matmul(table);
+       scalar::install_attention(table);
+       scalar::install_elementwise(table);
+     }},
+    {"avx2", kCpuAvx2,
+     [](KernelTable& table) {
+       avx2::install_int_matmul(table);
+       avx2::install_float_matmul(table);
+       avx2::install_attention(table);
+       avx2::install_elementwise(table);
+     }},
+    {"avx512", kCpuAvx2 | kCpuAvx512,
+     [](KernelTable& table) {
+       avx512::install_int_matmul(table);
+       avx512::install_float_matmul(table);
+       avx512::install_attention(table);
+       avx512::install_elementwise(table);
+     }},
+};
+
+}  // namespace
+
+std::span<const Isa> isas() { return kIsas; }
+
+}  // namespace nanomind
