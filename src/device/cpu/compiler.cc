@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cpu/compiler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "device/cpu/buffer_plan.h"
+#include "tensor/packed.h"
+
+namespace nanomind::cpu {
+namespace {
+
+constexpr int64_t kMaxHeadDim = 512;  // what attention keeps on its stack
+
+std::optional<IntWeight> int_weight(DType dtype) {
+  switch (dtype) {
+    case DType::q4_0: return IntWeight::q4_0;
+    case DType::q4_1: return IntWeight::q4_1;
+    case DType::q5_0: return IntWeight::q5_0;
+    case DType::q8_0: return IntWeight::q8_0;
+    case DType::q4_k: return IntWeight::q4_k;
+    case DType::q6_k: return IntWeight::q6_k;
+    default: return std::nullopt;
+  }
+}
+
+FloatWeight float_weight(DType dtype) {
+  if (dtype == DType::f16) return FloatWeight::f16;
+  if (dtype == DType::bf16) return FloatWeight::bf16;
+  return FloatWeight::f32;
+}
+
+int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+// The values that an operation reads, and the one that it makes or changes.
+struct Uses {
+  std::vector<ValueId> reads;
+  ValueId writes = -1;
+};
+Uses uses(const Op& op) {
+  struct Visitor {
+    Uses operator()(const op::Embed& o) const { return {{}, o.out}; }
+    Uses operator()(const op::RmsNorm& o) const { return {{o.x}, o.out}; }
+    Uses operator()(const op::MatMul& o) const { return {{o.x}, o.out}; }
+    Uses operator()(const op::Rope& o) const { return {{o.x}, o.x}; }
+    Uses operator()(const op::Attention& o) const { return {{o.q, o.k, o.v}, o.out}; }
+    Uses operator()(const op::GatedActivation& o) const { return {{o.gate, o.up}, o.out}; }
+    Uses operator()(const op::Add& o) const { return {{o.a, o.b}, o.out}; }
+    Uses operator()(const op::SelectRows& o) const { return {{o.x}, o.out}; }
+  };
+  return std::visit(Visitor{}, op);
+}
+
+// Operations that become one instruction: one, or all products of one value.
+using Node = std::vector<const Op*>;
+
+class Compiler {
+ public:
+  Compiler(const Program& program, const CompileOptions& options, const KernelTable& kernels)
+      : program_(program), options_(options), kernels_(kernels) {}
+
+  Result<CompiledProgram> compile() {
+    TRY(check_weights());
+    TRY(check_attention());
+    group_products();
+    TRY(lay_out());
+    for (const Node& node : nodes_) emit(node);
+    return finish();
+  }
+
+ private:
+  Result<void> check_weights() const {
+    if (options_.weights.size() != program_.weights.size()) {
+      return fail(ErrorCode::invalid_argument, "The number of weights given does not match the program.");
+    }
+    for (size_t i = 0; i < program_.weights.size(); ++i) {
+      const WeightInfo& info = program_.weights[i];
+      const size_t expected = info.shape.rank == 1 ? static_cast<size_t>(info.shape.elements()) * sizeof(float)
+                                                   : packed_bytes(info.dtype, info.shape.rows(), info.shape.columns());
+      if (options_.weights[i].size() != expected) {
+        return fail(ErrorCode::corrupt, fmt::format("Weight {} has {} bytes, expected {}.", info.name,
+                                                    options_.weights[i].size(), expected));
+      }
+    }
+    return {};
+  }
+
+  Result<void> check_attention() const {
+    for (const KvLayerInfo& layer : program_.kv_layers) {
+      if (layer.head_dim > kMaxHeadDim || layer.head_dim % 8 != 0) {
+        return fail(ErrorCode::unsupported,
+                    fmt::format("attention with heads of width {} (multiples of 8 up to {} can run).", layer.head_dim, kMaxHeadDim));
+      }
+    }
+    return {};
+  }
+
+  // A product joins an earlier product of the same value: values are written once, but for rotary positions, which no
+  // product reads.
+  void group_products() {
+    std::map<ValueId, size_t> products;
+    for (const Op& op : program_.ops) {
+      if (const auto* product = std::get_if<op::MatMul>(&op)) {
+        const auto [found, is_new] = products.try_emplace(product->x, nodes_.size());
+        if (!is_new) {
+          nodes_[found->second].push_back(&op);
+          continue;
+        }
+      }
+      nodes_.push_back({&op});
+    }
+    for (const Op& op : program_.ops) {
+      const auto* product = std::get_if<op::MatMul>(&op);
+      if (product != nullptr && reads_quantized(*product)) quantized_.emplace(product->x, 0);
+    }
+    insert_quantize_nodes();
+  }
+
+  bool reads_quantized(const op::MatMul& product) const {
+    return int_weight(program_.weights[static_cast<size_t>(product.weight)].dtype).has_value();
+  }
+
+  // Norms and activations quantise what they make; other values get an instruction of their own before their product, which
+  // is an empty node here.
+  void insert_quantize_nodes() {
+    std::map<ValueId, bool> fused;
+    std::vector<Node> nodes;
+    for (Node& node : nodes_) {
+      if (const auto* norm = std::get_if<op::RmsNorm>(node[0])) fused[norm->out] = true;
+      if (const auto* gated = std::get_if<op::GatedActivation>(node[0])) fused[gated->out] = true;
+      const auto* product = std::get_if<op::MatMul>(node[0]);
+      if (product != nullptr && quantized_.contains(product->x) && !fused[product->x]) {
+        quantize_nodes_.emplace(nodes.size(), product->x);
+        nodes.push_back({});
+      }
+      nodes.push_back(std::move(node));
+    }
+    nodes_ = std::move(nodes);
+  }
+
+  int64_t max_rows(ValueId id) const {
+    return program_.values[static_cast<size_t>(id)].rows == Rows::tokens ? options_.max_tokens : options_.max_outputs;
+  }
+  int64_t stride(ValueId id) const { return round_up(program_.values[static_cast<size_t>(id)].columns, kGroupRows); }
+  // Units of a row. The widest block that pads is 64 columns: rows of the 256-column types are whole blocks in the file.
+  int64_t units(ValueId id) const {
+    return round_up(program_.values[static_cast<size_t>(id)].columns, PackedQ4_0::kColumns) / kUnitColumns;
+  }
+
+  Result<void> lay_out() {
+    const size_t values = program_.values.size();
+    std::vector<Lifetime> lives(values, {.bytes = 0, .first = -1, .last = -1});
+    const auto touch = [&](ValueId id, int at) {
+      Lifetime& life = lives[static_cast<size_t>(id)];
+      if (life.first < 0) life.first = at;
+      life.last = std::max(life.last, at);
+    };
+    for (int at = 0; at < static_cast<int>(nodes_.size()); ++at) {
+      if (const auto found = quantize_nodes_.find(static_cast<size_t>(at)); found != quantize_nodes_.end()) touch(found->second, at);
+      for (const Op* op : nodes_[static_cast<size_t>(at)]) {
+        const Uses u = uses(*op);
+        for (ValueId id : u.reads) touch(id, at);
+        touch(u.writes, at);
+      }
+    }
+    const int end = static_cast<int>(nodes_.size());
+    touch(program_.output, end);
+    for (size_t i = 0; i < values; ++i) {
+      const auto id = static_cast<ValueId>(i);
+      lives[i].bytes = static_cast<size_t>(max_rows(id) * stride(id)) * sizeof(float);
+    }
+    // The quantised form of a value lives exactly as long as the value needs to.
+    for (auto& [id, slot] : quantized_) {
+      slot = lives.size();
+      Lifetime life = lives[static_cast<size_t>(id)];
+      life.bytes = static_cast<size_t>(max_rows(id) * units(id)) * sizeof(ActivationUnit);
+      lives.push_back(life);
+    }
+    const size_t first_rope = lives.size();
+    for (const RopeInfo& rope : program_.ropes) {
+      const size_t bytes = 2 * static_cast<size_t>(options_.max_tokens) * rope.inverse_frequency.size() * sizeof(float);
+      lives.push_back({.bytes = bytes, .first = 0, .last = end});
+    }
+
+    const BufferPlan plan = plan_buffers(lives);
+    result_.arena = TRY(HostBuffer::allocate(plan.arena_bytes));
+    result_.arena_bytes = plan.arena_bytes;
+    offsets_ = plan.offsets;
+    for (size_t i = 0; i < program_.ropes.size(); ++i) {
+      const RopeInfo& rope = program_.ropes[i];
+      auto* table = reinterpret_cast<float*>(arena(first_rope + i));
+      result_.ropes.push_back({.pairs = rope.pairs, .inverse_frequency = rope.inverse_frequency, .cosine = table,
+                               .sine = table + static_cast<size_t>(options_.max_tokens) * rope.inverse_frequency.size()});
+    }
+    return {};
+  }
+
+  std::byte* arena(size_t slot) const { return result_.arena->bytes().data() + offsets_[slot]; }
+  Matrix matrix(ValueId id) const {
+    const ValueInfo& info = program_.values[static_cast<size_t>(id)];
+    return {.data = reinterpret_cast<float*>(arena(static_cast<size_t>(id))), .stride = stride(id), .columns = info.columns, .rows = info.rows};
+  }
+  Quantized quantized(ValueId id) const {
+    const auto found = quantized_.find(id);
+    if (found == quantized_.end()) return {};
+    return {.data = reinterpret_cast<ActivationUnit*>(arena(found->second)), .stride = units(id)};
+  }
+  const float* vector(WeightId id) const {
+    return id == kNoWeight ? nullptr : reinterpret_cast<const float*>(options_.weights[static_cast<size_t>(id)].data());
+  }
+
+  void emit(const Node& node) {
+    const size_t at = emitted_++;
+    if (const auto found = quantize_nodes_.find(at); found != quantize_nodes_.end()) {
+      result_.instructions.emplace_back(QuantizeStep{.x = matrix(found->second), .quantized = quantized(found->second)});
+      return;
+    }
+    if (std::holds_alternative<op::MatMul>(*node[0])) return emit_products(node);
+    std::visit([this](const auto& o) { emit_one(o); }, *node[0]);
+  }
+
+  void emit_products(const Node& node) {
+    const ValueId x = std::get<op::MatMul>(*node[0]).x;
+    ProductStep step{.x = matrix(x), .quantized = quantized(x), .products = {}};
+    for (const Op* op : node) step.products.push_back(product(std::get<op::MatMul>(*op)));
+    result_.instructions.emplace_back(std::move(step));
+  }
+
+  Product product(const op::MatMul& o) const {
+    const WeightInfo& info = program_.weights[static_cast<size_t>(o.weight)];
+    const int64_t columns = info.shape.columns();
+    const std::optional<IntWeight> integer = int_weight(info.dtype);
+    return {.weights = options_.weights[static_cast<size_t>(o.weight)],
+            .group_bytes = packed_group_bytes(info.dtype, columns),
+            .groups = round_up(info.shape.rows(), kGroupRows) / kGroupRows,
+            .blocks = round_up(columns, packed_traits(info.dtype).block_columns) / packed_traits(info.dtype).block_columns,
+            .multiply = integer ? kernels_.matmul[static_cast<int>(*integer)] : nullptr,
+            .multiply_float = integer ? nullptr : kernels_.matmul_float[static_cast<int>(float_weight(info.dtype))],
+            .bias = vector(o.bias),
+            .out = matrix(o.out)};
+  }
+
+  void emit_one(const op::Embed& o) {
+    const WeightInfo& info = program_.weights[static_cast<size_t>(o.table)];
+    result_.vocabulary = info.shape.rows();
+    result_.instructions.emplace_back(
+        EmbedStep{.out = matrix(o.out), .table = options_.weights[static_cast<size_t>(o.table)], .dtype = info.dtype, .scale = o.scale});
+  }
+  void emit_one(const op::RmsNorm& o) {
+    result_.instructions.emplace_back(NormStep{.out = matrix(o.out), .x = matrix(o.x), .quantized = quantized(o.out),
+                                               .weight = vector(o.weight), .group = o.group, .eps = o.eps});
+  }
+  void emit_one(const op::MatMul&) {}
+  void emit_one(const op::Rope& o) {
+    result_.instructions.emplace_back(RopeStep{.x = matrix(o.x), .rope = o.rope, .heads = o.heads, .head_dim = o.head_dim});
+  }
+  void emit_one(const op::Attention& o) {
+    size_t offset = 0;
+    for (int32_t i = 0; i < o.layer; ++i) offset += layer_bytes(i);
+    const KvLayerInfo& kv = program_.kv_layers[static_cast<size_t>(o.layer)];
+    result_.instructions.emplace_back(AttentionStep{
+        .out = matrix(o.out), .q = matrix(o.q), .k = matrix(o.k), .v = matrix(o.v), .k_offset = offset,
+        .v_offset = offset + layer_bytes(o.layer) / 2, .heads = o.heads, .kv_heads = static_cast<int>(kv.kv_heads),
+        .head_dim = static_cast<int>(kv.head_dim), .window = o.window, .scale = o.scale});
+  }
+  void emit_one(const op::GatedActivation& o) {
+    result_.instructions.emplace_back(ActivationStep{.out = matrix(o.out), .gate = matrix(o.gate), .up = matrix(o.up),
+                                                     .quantized = quantized(o.out), .activation = o.activation});
+  }
+  void emit_one(const op::Add& o) {
+    result_.instructions.emplace_back(AddStep{.out = matrix(o.out), .a = matrix(o.a), .b = matrix(o.b)});
+  }
+  void emit_one(const op::SelectRows& o) {
+    result_.instructions.emplace_back(SelectStep{.out = matrix(o.out), .x = matrix(o.x)});
+  }
+
+  // Keys and values of one layer in a cache block, as halves.
+  size_t layer_bytes(int32_t layer) const {
+    const KvLayerInfo& kv = program_.kv_layers[static_cast<size_t>(layer)];
+    return 2 * static_cast<size_t>(kv.kv_heads * kv.head_dim * kKvBlockTokens) * sizeof(uint16_t);
+  }
+
+  CompiledProgram finish() {
+    for (int32_t i = 0; i < static_cast<int32_t>(program_.kv_layers.size()); ++i) result_.kv_block_bytes += layer_bytes(i);
+    result_.output = matrix(program_.output);
+    return std::move(result_);
+  }
+
+  const Program& program_;
+  const CompileOptions& options_;
+  const KernelTable& kernels_;
+  std::vector<Node> nodes_;
+  std::map<size_t, ValueId> quantize_nodes_;  // node -> value that it quantises
+  std::map<ValueId, size_t> quantized_;       // value -> slot of its quantised form
+  std::vector<size_t> offsets_;               // slot -> place in the arena
+  size_t emitted_ = 0;
+  CompiledProgram result_;
+};
+
+}  // namespace
+
+Result<CompiledProgram> compile(const Program& program, const CompileOptions& options, const KernelTable& kernels) {
+  if (options.max_tokens < 1 || options.max_outputs < 1) {
+    return fail(ErrorCode::invalid_argument, "A program is compiled for at least one token and one output row.");
+  }
+  return Compiler(program, options, kernels).compile();
+}
+
+}  // namespace nanomind::cpu

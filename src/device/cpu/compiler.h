@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns a Program into instructions: checks weights, groups products of the same input, decides where activations are
+// quantised (in the instruction that makes them, where there is one), and lays out the arena.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "device/cpu/host_buffer.h"
+#include "device/cpu/instructions.h"
+#include "device/device.h"
+
+namespace nanomind::cpu {
+
+struct CompiledProgram {
+  std::vector<Instruction> instructions;
+  std::vector<RopeTable> ropes;
+  Matrix output;
+  int64_t vocabulary = 0;      // rows of the embedding: token ids are below
+  size_t kv_block_bytes = 0;   // all layers
+  std::unique_ptr<HostBuffer> arena;
+  size_t arena_bytes = 0;
+};
+
+Result<CompiledProgram> compile(const Program& program, const CompileOptions& options, const KernelTable& kernels);
+
+}  // namespace nanomind::cpu

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cpu/cpu_device.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <utility>
+
+#include "base/thread_pool.h"
+#include "device/cpu/compiler.h"
+#include "device/cpu/host_buffer.h"
+#include "device/cpu/instructions.h"
+#include "kernels/cpu/select.h"
+
+namespace nanomind {
+namespace {
+
+constexpr int kMaxThreads = 256;
+
+class CpuExecutable final : public Executable {
+ public:
+  CpuExecutable(cpu::CompiledProgram program, const KernelTable& kernels, ThreadPool& pool, const CompileOptions& options)
+      : program_(std::move(program)), kernels_(kernels), pool_(pool), max_tokens_(options.max_tokens), max_outputs_(options.max_outputs) {}
+
+  Result<OutputRows> run(const Step& step) override {
+    TRY(check(step));
+    cpu::fill_rope_tables(program_.ropes, step);
+    cpu::StepContext context{.kernels = kernels_, .pool = pool_, .step = step, .ropes = program_.ropes,
+                             .kv = step.kv_cache->bytes().data(), .kv_block_bytes = program_.kv_block_bytes};
+    for (const cpu::Instruction& instruction : program_.instructions) {
+      std::visit([&](const auto& s) { cpu::run(s, context); }, instruction);
+    }
+    return OutputRows{.data = program_.output.data, .rows = static_cast<int64_t>(step.outputs.size()),
+                      .columns = program_.output.columns, .stride = program_.output.stride};
+  }
+
+  size_t kv_block_bytes() const override { return program_.kv_block_bytes; }
+  size_t activation_bytes() const override { return program_.arena_bytes; }
+
+ private:
+  Result<void> check(const Step& step) const {
+    const auto tokens = static_cast<int64_t>(step.tokens.size());
+    if (tokens < 1 || tokens > max_tokens_ || static_cast<int64_t>(step.outputs.size()) > max_outputs_) {
+      return fail(ErrorCode::invalid_argument, fmt::format("A step takes 1 to {} tokens and up to {} outputs.", max_tokens_, max_outputs_));
+    }
+    for (int32_t token : step.tokens) {
+      if (token < 0 || token >= program_.vocabulary) {
+        return fail(ErrorCode::invalid_argument, fmt::format("Token {} is outside the vocabulary of {}.", token, program_.vocabulary));
+      }
+    }
+    for (int32_t row : step.outputs) {
+      if (row < 0 || row >= tokens) return fail(ErrorCode::invalid_argument, "An output row is outside the step.");
+    }
+    return check_sequences(step, tokens);
+  }
+
+  Result<void> check_sequences(const Step& step, int64_t tokens) const {
+    if (step.kv_cache == nullptr) return fail(ErrorCode::invalid_argument, "A step needs a cache.");
+    const auto blocks = static_cast<int64_t>(step.kv_cache->bytes().size() / program_.kv_block_bytes);
+    int64_t rows = 0;
+    for (const SequenceRows& sequence : step.sequences) {
+      if (sequence.past < 0 || sequence.rows < 1 ||
+          sequence.past + sequence.rows > static_cast<int64_t>(sequence.blocks.size()) * kKvBlockTokens) {
+        return fail(ErrorCode::invalid_argument, "A sequence's cache blocks do not cover its positions.");
+      }
+      for (int32_t block : sequence.blocks) {
+        if (block < 0 || block >= blocks) return fail(ErrorCode::invalid_argument, "A cache block is outside the cache.");
+      }
+      rows += sequence.rows;
+    }
+    if (rows != tokens) return fail(ErrorCode::invalid_argument, "The sequences' rows do not add up to the step's tokens.");
+    return {};
+  }
+
+  cpu::CompiledProgram program_;
+  const KernelTable& kernels_;
+  ThreadPool& pool_;
+  int64_t max_tokens_, max_outputs_;
+};
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(const KernelTable& kernels, int threads) : kernels_(kernels), pool_(threads) {
+    info_ = {.name = "cpu", .description = fmt::format("{}, {} thread{}", kernels.name, threads, threads == 1 ? "" : "s"),
+             .isa = kernels.name, .threads = threads};
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override { return TRY(HostBuffer::allocate(bytes)); }
+
+  Result<std::unique_ptr<Executable>> compile(const Program& program, const CompileOptions& options) override {
+    cpu::CompiledProgram compiled = TRY(cpu::compile(program, options, kernels_));
+    return std::make_unique<CpuExecutable>(std::move(compiled), kernels_, pool_, options);
+  }
+
+ private:
+  KernelTable kernels_;
+  ThreadPool pool_;
+  DeviceInfo info_;
+};
+
+int usable_cores() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> open_cpu_device(const DeviceOptions& options) {
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return fail(ErrorCode::invalid_argument, fmt::format("{} threads asked for; choose 1 to {}, or 0 for one per core.", options.threads, kMaxThreads));
+  }
+  const KernelTable kernels = TRY(select_kernels(options.isa));
+  return std::make_unique<CpuDevice>(kernels, options.threads == 0 ? usable_cores() : options.threads);
+}
+
+}  // namespace nanomind

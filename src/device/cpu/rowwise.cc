@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Instructions that treat each row by itself: embedding, norms, rotary positions, gated activation, residual sums.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "device/cpu/instructions.h"
+#include "tensor/packed.h"
+
+namespace nanomind::cpu {
+namespace {
+
+// A wide row is cut into pieces of this many columns, so that a single row too keeps all threads busy. A multiple of 32.
+constexpr int64_t kPiece = 2048;
+
+// Rows below which starting the pool costs more than it saves.
+constexpr int64_t kFewRows = 4;
+
+// Quantises columns [begin, begin + n) of a row; the last piece also clears the unit that pads the row to a whole block.
+void quantize_piece(const StepContext& context, const Matrix& x, int64_t row, int64_t begin, int64_t n, const Quantized& out) {
+  ActivationUnit* units = out.row(row);
+  context.kernels.quantize(x.row(row) + begin, n, units + begin / kUnitColumns);
+  const int64_t used = (x.columns + kUnitColumns - 1) / kUnitColumns;
+  if (begin + n == x.columns) std::memset(units + used, 0, static_cast<size_t>(out.stride - used) * sizeof(ActivationUnit));
+}
+
+template <typename F>
+void for_rows(StepContext& context, int64_t rows, const F& f) {
+  if (rows < kFewRows) {
+    for (int64_t i = 0; i < rows; ++i) f(i);
+  } else {
+    context.pool.for_each(rows, f);
+  }
+}
+
+}  // namespace
+
+void run(const EmbedStep& s, StepContext& context) {
+  for_rows(context, context.rows(Rows::tokens), [&](int64_t i) {
+    float* out = s.out.row(i);
+    packed_row_to_float(s.dtype, s.table, context.step.tokens[static_cast<size_t>(i)], s.out.columns, out);
+    if (s.scale == 1.0F) return;
+    for (int64_t c = 0; c < s.out.columns; ++c) out[c] *= s.scale;
+  });
+}
+
+void run(const NormStep& s, StepContext& context) {
+  for_rows(context, context.rows(s.x.rows), [&](int64_t i) {
+    for (int64_t c = 0; c < s.x.columns; c += s.group) {
+      context.kernels.rms_norm(s.x.row(i) + c, s.weight, s.group, s.eps, s.out.row(i) + c);
+    }
+    if (s.quantized.data != nullptr) quantize_piece(context, s.out, i, 0, s.out.columns, s.quantized);
+  });
+}
+
+void run(const QuantizeStep& s, StepContext& context) {
+  for_rows(context, context.rows(s.x.rows),
+           [&](int64_t i) { quantize_piece(context, s.x, i, 0, s.x.columns, s.quantized); });
+}
+
+void run(const RopeStep& s, StepContext& context) {
+  const RopeTable& table = context.ropes[static_cast<size_t>(s.rope)];
+  const auto pairs = static_cast<int64_t>(table.inverse_frequency.size());
+  for_rows(context, context.rows(Rows::tokens), [&](int64_t i) {
+    const float* cosine = table.cosine + i * pairs;
+    const float* sine = table.sine + i * pairs;
+    for (int h = 0; h < s.heads; ++h) {
+      float* x = s.x.row(i) + static_cast<int64_t>(h) * s.head_dim;
+      if (table.pairs == RopePairs::halves) {
+        float* y = x + pairs;
+        for (int64_t j = 0; j < pairs; ++j) {
+          const float a = x[j], b = y[j];
+          x[j] = a * cosine[j] - b * sine[j];
+          y[j] = a * sine[j] + b * cosine[j];
+        }
+      } else {
+        for (int64_t j = 0; j < pairs; ++j) {
+          const float a = x[2 * j], b = x[2 * j + 1];
+          x[2 * j] = a * cosine[j] - b * sine[j];
+          x[2 * j + 1] = a * sine[j] + b * cosine[j];
+        }
+      }
+    }
+  });
+}
+
+void run(const ActivationStep& s, StepContext& context) {
+  const auto activate = s.activation == Activation::silu ? context.kernels.swiglu : context.kernels.geglu;
+  const int64_t pieces = (s.out.columns + kPiece - 1) / kPiece;
+  context.pool.for_each(context.rows(s.out.rows) * pieces, [&](int64_t task) {
+    const int64_t i = task / pieces, begin = task % pieces * kPiece;
+    const int64_t n = std::min(kPiece, s.out.columns - begin);
+    activate(s.gate.row(i) + begin, s.up.row(i) + begin, n, s.out.row(i) + begin);
+    if (s.quantized.data != nullptr) quantize_piece(context, s.out, i, begin, n, s.quantized);
+  });
+}
+
+void run(const AddStep& s, StepContext& context) {
+  for_rows(context, context.rows(s.out.rows), [&](int64_t i) {
+    const float* a = s.a.row(i);
+    const float* b = s.b.row(i);
+    float* out = s.out.row(i);
+    for (int64_t c = 0; c < s.out.columns; ++c) out[c] = a[c] + b[c];
+  });
+}
+
+void run(const SelectStep& s, StepContext& context) {
+  for (size_t i = 0; i < context.step.outputs.size(); ++i) {
+    std::memcpy(s.out.row(static_cast<int64_t>(i)), s.x.row(context.step.outputs[i]),
+                static_cast<size_t>(s.x.columns) * sizeof(float));
+  }
+}
+
+void fill_rope_tables(std::span<RopeTable> ropes, const Step& step) {
+  for (RopeTable& table : ropes) {
+    const size_t pairs = table.inverse_frequency.size();
+    size_t row = 0;
+    for (const SequenceRows& sequence : step.sequences) {
+      for (int64_t i = 0; i < sequence.rows; ++i, ++row) {
+        for (size_t j = 0; j < pairs; ++j) {
+          const double angle = static_cast<double>(sequence.past + i) * table.inverse_frequency[j];
+          table.cosine[row * pairs + j] = static_cast<float>(std::cos(angle));
+          table.sine[row * pairs + j] = static_cast<float>(std::sin(angle));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace nanomind::cpu

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The seam between what is computed (a Program) and where: what a place that can compute must offer. CPU, GPU, NPU and the
+// simulated device differ only behind these three classes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "ops/program.h"
+
+namespace nanomind {
+
+struct DeviceInfo {
+  std::string name;         // "cpu", "sim:cpu"
+  std::string description;  // for people: "avx512, 2 threads"
+  std::string isa;          // of the kernels in use, empty where the word means nothing
+  int threads = 0;          // that compute at once, 0 where the word means nothing
+};
+
+// Memory that a device can compute on; 64-byte aligned, zeroed when allocated. Freed with the object.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual std::span<std::byte> bytes() = 0;
+};
+
+// Rows of one sequence in a step, after its `past` tokens. Its keys and values live in blocks of kKvBlockTokens tokens:
+// position p in entry p / kKvBlockTokens of `blocks`, which must cover past + rows positions.
+struct SequenceRows {
+  std::span<const int32_t> blocks;
+  int64_t past = 0;
+  int64_t rows = 0;
+};
+inline constexpr int64_t kKvBlockTokens = 64;
+
+// One forward pass. Everything is borrowed for the call.
+struct Step {
+  std::span<const int32_t> tokens;           // [T] vocabulary ids
+  std::span<const SequenceRows> sequences;   // their rows add up to T, in order
+  std::span<const int32_t> outputs;          // [R] rows (0..T-1) whose result is wanted; may be empty
+  Buffer* kv_cache = nullptr;                // whole blocks of Executable::kv_block_bytes
+};
+
+// Rows of floats that belong to the executable and live until its next run.
+struct OutputRows {
+  const float* data = nullptr;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t stride = 0;  // floats from one row to the next
+  std::span<const float> row(int64_t i) const { return {data + i * stride, static_cast<size_t>(columns)}; }
+};
+
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  // Runs one step: T in 1..max_tokens, R in 0..max_outputs. Allocates nothing. One call at a time. An error leaves the
+  // executable usable, and the cache rows of this step undefined.
+  virtual Result<OutputRows> run(const Step& step) = 0;
+  // Bytes of one cache block over all layers.
+  virtual size_t kv_block_bytes() const = 0;
+  // Bytes that were allocated for activations.
+  virtual size_t activation_bytes() const = 0;
+};
+
+struct CompileOptions {
+  // Parallel to Program::weights, and alive as long as the executable: matrices in the packed layout of tensor/packed.h,
+  // vectors as floats.
+  std::span<const std::span<const std::byte>> weights;
+  int64_t max_tokens = 0;   // largest T of a step
+  int64_t max_outputs = 0;  // largest R
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+  virtual Result<std::unique_ptr<Buffer>> allocate(size_t bytes) = 0;
+  // Checks the whole program and builds everything that run needs. `unsupported` names the first operation that this
+  // device cannot run. The executable must not outlive the device.
+  virtual Result<std::unique_ptr<Executable>> compile(const Program& program, const CompileOptions& options) = 0;
+};
+
+}  // namespace nanomind

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices by name.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+
+namespace nanomind {
+
+struct DeviceOptions {
+  int threads = 0;  // 0: one per core that this process may use
+  std::string isa;  // forces a kernel table of the CPU; empty: the widest that runs
+};
+
+std::vector<std::string> device_names();
+
+// "cpu", or "sim:cpu" for the CPU behind the simulated device. The error lists the known names.
+Result<std::unique_ptr<Device>> open_device(std::string_view name, const DeviceOptions& options);
+
+}  // namespace nanomind
