@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/blocks/decoder.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+namespace nanomind {
+namespace {
+
+constexpr int64_t kMaxWidth = 1 << 20;
+constexpr int64_t kMaxHeadDim = 512;  // what attention kernels keep on their stack
+
+// V is the number of rows of the embedding; the tokenizer's list is checked against it when both are known.
+int64_t read_vocabulary(WeightReader& reader, const GgufFile& file, int64_t width) {
+  const GgufTensor* table = file.tensor("token_embd.weight");
+  if (table == nullptr || table->shape.rank != 2 || table->shape.columns() != width) {
+    reader.complain("Tensor token_embd.weight is missing or is not [V, " + std::to_string(width) + "].");
+    return 1;
+  }
+  return table->shape.rows();
+}
+
+}  // namespace
+
+DecoderParams read_decoder_params(WeightReader& reader, const GgufFile& file) {
+  DecoderParams p;
+  p.layers = reader.count("block_count", 1, 1024);
+  p.width = reader.count("embedding_length", 1, kMaxWidth);
+  p.feed_forward = reader.count("feed_forward_length", 1, kMaxWidth);
+  p.heads = reader.count("attention.head_count", 1, 1024);
+  p.kv_heads = reader.count_or("attention.head_count_kv", p.heads, 1, 1024);
+  p.head_dim = reader.count_or("attention.key_length", p.width / p.heads, 1, kMaxHeadDim);
+  p.context_length = reader.count("context_length", 1, int64_t{1} << 40);
+  p.eps = static_cast<float>(reader.number("attention.layer_norm_rms_epsilon"));
+  p.vocabulary = read_vocabulary(reader, file, p.width);
+  if (p.heads % p.kv_heads != 0) {
+    reader.complain(fmt::format("{} query heads cannot share {} key/value heads.", p.heads, p.kv_heads));
+  }
+  if (p.head_dim % 8 != 0) reader.complain(fmt::format("Heads of width {} are not supported, only multiples of 8.", p.head_dim));
+  if (reader.count_or("attention.value_length", p.head_dim, 1, kMaxHeadDim) != p.head_dim) {
+    reader.complain("Keys and values of different width are not supported.");
+  }
+  return p;
+}
+
+RopeInfo rope_table(RopePairs pairs, double theta, int64_t rotated) {
+  RopeInfo info{.pairs = pairs, .inverse_frequency = {}};
+  for (int64_t i = 0; i < rotated / 2; ++i) {
+    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(rotated);
+    info.inverse_frequency.push_back(static_cast<float>(std::pow(theta, exponent)));
+  }
+  return info;
+}
+
+GatedFeedForward bind_feed_forward(WeightReader& reader, const DecoderParams& p, int64_t layer) {
+  return {.gate = reader.matrix(block_name(layer, "ffn_gate"), p.feed_forward, p.width),
+          .up = reader.matrix(block_name(layer, "ffn_up"), p.feed_forward, p.width),
+          .down = reader.matrix(block_name(layer, "ffn_down"), p.width, p.feed_forward)};
+}
+
+Value feed_forward(Recorder& rec, const GatedFeedForward& w, Value x, Activation activation) {
+  const Value gate = rec.matmul(x, w.gate);
+  const Value up = rec.matmul(x, w.up);
+  return rec.matmul(rec.gated(gate, up, activation), w.down);
+}
+
+Value output_head(Recorder& rec, Value x, Weight norm, Weight head, float eps) {
+  return rec.matmul(rec.rms_norm(rec.select_outputs(x), norm, eps), head);
+}
+
+Weight bind_head(WeightReader& reader, const DecoderParams& p, Weight embedding) {
+  return reader.has_tensor("output") ? reader.matrix("output", p.vocabulary, p.width) : embedding;
+}
+
+Model finish_model(std::string architecture, const DecoderParams& p, Recorder&& rec, Value logits) {
+  return {.architecture = std::move(architecture),
+          .context_length = p.context_length,
+          .vocabulary = p.vocabulary,
+          .layers = p.layers,
+          .width = p.width,
+          .program = std::move(rec).finish(logits)};
+}
+
+}  // namespace nanomind

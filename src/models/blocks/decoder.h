@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pieces that decoder-only language models share: their parameters, the rotary table, and SwiGLU-style feed-forward.
+#pragma once
+
+#include <cstdint>
+
+#include "models/registry.h"
+#include "models/weights.h"
+#include "ops/recorder.h"
+
+namespace nanomind {
+
+struct DecoderParams {
+  int64_t layers = 0;
+  int64_t width = 0;         // E
+  int64_t feed_forward = 0;  // F
+  int64_t heads = 0;         // H
+  int64_t kv_heads = 0;      // K
+  int64_t head_dim = 0;      // D
+  int64_t vocabulary = 0;    // V
+  int64_t context_length = 0;
+  float eps = 0;             // of every RMSNorm
+};
+
+// Reads the keys that GGUF defines for all decoders, with the limits that devices rely on.
+DecoderParams read_decoder_params(WeightReader& reader, const GgufFile& file);
+
+// theta^(-2i/rotated) for i < rotated / 2, in double and then rounded.
+RopeInfo rope_table(RopePairs pairs, double theta, int64_t rotated);
+
+struct GatedFeedForward {
+  Weight gate, up, down;
+};
+GatedFeedForward bind_feed_forward(WeightReader& reader, const DecoderParams& p, int64_t layer);
+// x: [T, E] -> [T, E].
+Value feed_forward(Recorder& rec, const GatedFeedForward& w, Value x, Activation activation);
+
+// The output head: rows asked for, norm, then the head matrix, which is the embedding where the file has none of its own.
+Value output_head(Recorder& rec, Value x, Weight norm, Weight head, float eps);
+Weight bind_head(WeightReader& reader, const DecoderParams& p, Weight embedding);
+
+Model finish_model(std::string architecture, const DecoderParams& p, Recorder&& rec, Value logits);
+
+}  // namespace nanomind

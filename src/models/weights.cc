@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/weights.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace nanomind {
+
+std::string block_name(int64_t layer, std::string_view name) { return fmt::format("blk.{}.{}", layer, name); }
+
+std::string WeightReader::full_key(std::string_view key) const { return fmt::format("{}.{}", architecture_, key); }
+
+bool WeightReader::has(std::string_view key) const { return file_.find(full_key(key)) != nullptr; }
+
+int64_t WeightReader::count(std::string_view key, int64_t low, int64_t high) {
+  const std::string name = full_key(key);
+  const Result<uint64_t> value = file_.get_uint(name);
+  if (!value) {
+    complain(value.error().message);
+    return low;
+  }
+  if (*value < static_cast<uint64_t>(low) || *value > static_cast<uint64_t>(high)) {
+    complain(fmt::format("{} is {}, expected {} to {}.", name, *value, low, high));
+    return low;
+  }
+  return static_cast<int64_t>(*value);
+}
+
+int64_t WeightReader::count_or(std::string_view key, int64_t fallback, int64_t low, int64_t high) {
+  return has(key) ? count(key, low, high) : fallback;
+}
+
+double WeightReader::number(std::string_view key) {
+  const Result<double> value = file_.get_float(full_key(key));
+  if (!value) {
+    complain(value.error().message);
+    return 1.0;
+  }
+  if (!std::isfinite(*value)) {
+    complain(fmt::format("{} is not a finite number.", full_key(key)));
+    return 1.0;
+  }
+  return *value;
+}
+
+double WeightReader::number_or(std::string_view key, double fallback) { return has(key) ? number(key) : fallback; }
+
+bool WeightReader::has_tensor(std::string_view name, std::string_view suffix) const {
+  return file_.tensor(fmt::format("{}.{}", name, suffix)) != nullptr;
+}
+
+Weight WeightReader::matrix(std::string_view name, int64_t rows, int64_t columns) {
+  return bind(fmt::format("{}.weight", name), {rows, columns});
+}
+
+Weight WeightReader::vector(std::string_view name, int64_t elements, std::string_view suffix) {
+  return bind(fmt::format("{}.{}", name, suffix), {elements});
+}
+
+Weight WeightReader::bind(const std::string& name, const Shape& shape) {
+  WeightInfo info{.name = name, .dtype = DType::f32, .shape = shape};
+  const GgufTensor* tensor = file_.tensor(name);
+  if (tensor == nullptr) {
+    complain(fmt::format("Tensor {} is missing.", name));
+  } else if (tensor->shape != shape) {
+    complain(fmt::format("Tensor {} has shape {}, expected {}.", name, to_string(tensor->shape), to_string(shape)));
+  } else if (!tensor->dtype) {
+    const std::string_view type = gguf_type_name(tensor->type_number);
+    complain(fmt::format("Tensor {} has type {}, which is not supported yet; use a Q4_K_M, Q5_0, Q6_K or Q8_0 file.", name,
+                         type.empty() ? fmt::format("number {}", tensor->type_number) : std::string(type)));
+  } else {
+    info.dtype = *tensor->dtype;
+  }
+  return recorder_.weight(std::move(info));
+}
+
+Result<void> WeightReader::check() const {
+  if (failures_.empty()) return {};
+  constexpr size_t kShown = 8;
+  std::string message = fmt::format("The file does not fit architecture {}:", architecture_);
+  for (size_t i = 0; i < failures_.size() && i < kShown; ++i) message += "\n  " + failures_[i];
+  if (failures_.size() > kShown) message += fmt::format("\n  ... and {} more.", failures_.size() - kShown);
+  return fail(ErrorCode::corrupt, std::move(message));
+}
+
+}  // namespace nanomind

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading of a model's parameters and weights: every look-up is checked, and all failures are collected and reported together.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "format/gguf.h"
+#include "ops/recorder.h"
+
+namespace nanomind {
+
+// Binds names of one GGUF file to parameters and to weights of a Recorder. After a failed look-up the returned value is
+// a harmless placeholder and `check` fails, so a model file reads straight through and asks once at the end.
+class WeightReader {
+ public:
+  WeightReader(const GgufFile& file, Recorder& recorder, std::string architecture)
+      : file_(file), recorder_(recorder), architecture_(std::move(architecture)) {}
+
+  // Metadata "<architecture>.<key>" within [low, high].
+  int64_t count(std::string_view key, int64_t low, int64_t high);
+  int64_t count_or(std::string_view key, int64_t fallback, int64_t low, int64_t high);
+  double number(std::string_view key);
+  double number_or(std::string_view key, double fallback);
+  bool has(std::string_view key) const;
+
+  // Tensor "<name>.weight" (or another suffix) of exactly this shape; vectors are given to devices as floats.
+  Weight matrix(std::string_view name, int64_t rows, int64_t columns);
+  Weight vector(std::string_view name, int64_t elements, std::string_view suffix = "weight");
+  bool has_tensor(std::string_view name, std::string_view suffix = "weight") const;
+
+  // Records a failure found by the model itself.
+  void complain(std::string message) { failures_.push_back(std::move(message)); }
+  // All failures so far as one error, or success.
+  Result<void> check() const;
+  bool failed() const { return !failures_.empty(); }
+
+ private:
+  std::string full_key(std::string_view key) const;
+  Weight bind(const std::string& name, const Shape& shape);
+
+  const GgufFile& file_;
+  Recorder& recorder_;
+  std::string architecture_;
+  std::vector<std::string> failures_;
+};
+
+// "blk.<layer>.<name>"
+std::string block_name(int64_t layer, std::string_view name);
+
+}  // namespace nanomind
