@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Constrained output: which tokens may come next so that the text matches a JSON schema, a regex or a Lark grammar.
+
+use std::sync::Arc;
+
+use llguidance::api::TopLevelGrammar;
+use llguidance::{Matcher, ParserFactory};
+use serde_json::{json, Value};
+use toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie};
+
+use crate::abi::{free_handle, into_handle, into_status, Bytes, Text};
+use crate::guard::{caught, on_large_stack};
+use crate::json_spaces::{is_space, JsonSpaces};
+
+/// NanomindGrammarKind of the header.
+const JSON_SCHEMA: i32 = 0;
+const REGEX: i32 = 1;
+const LARK: i32 = 2;
+
+const SOURCE_BYTES_MAX: usize = 1 << 20;
+/// The compilers recurse once or more per level; more levels than this are an attack, not a grammar.
+const NESTING_MAX: usize = 500;
+
+pub struct Vocabulary {
+    factory: Arc<ParserFactory>,
+    /// Tokens that begin with white space.
+    spaces: Arc<SimpleVob>,
+}
+
+pub struct Grammar {
+    matcher: Matcher,
+    environment: TokEnv,
+    /// For JSON: how much white space has just been written, and the tokens that would add to it.
+    json: Option<(JsonSpaces, Arc<SimpleVob>)>,
+}
+
+impl Grammar {
+    fn mask(&mut self) -> Result<SimpleVob, String> {
+        let mut mask = self.matcher.compute_mask_or_eos().map_err(|e| e.to_string())?;
+        if let Some((written, spaces)) = &self.json {
+            if written.enough() {
+                mask.sub(spaces);
+            }
+        }
+        Ok(mask)
+    }
+
+    fn accept(&mut self, token: u32) -> Result<(), String> {
+        self.matcher.consume_token(token).map_err(|e| e.to_string())?;
+        if let Some((written, _)) = &mut self.json {
+            written.push(self.environment.tok_trie().token(token));
+        }
+        Ok(())
+    }
+}
+
+#[repr(C)]
+pub struct VocabularyToken {
+    bytes: Bytes,
+    control: i32,
+}
+
+fn build_vocabulary(words: Vec<Vec<u8>>, end_token: u32) -> Result<Vocabulary, String> {
+    let count = u32::try_from(words.len()).map_err(|_| "The vocabulary is too large.".to_string())?;
+    if end_token >= count {
+        return Err(format!("The end token {end_token} is not in the vocabulary of {count} tokens."));
+    }
+    let trie = TokTrie::from(&TokRxInfo::new(count, end_token), &words);
+    let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+    let mut factory = ParserFactory::new_simple(&environment).map_err(|e| e.to_string())?;
+    factory.quiet();
+    // Error texts go to users, who have no use for the parser's state.
+    factory.limits_mut().verbose_errors = false;
+    let mut spaces = environment.tok_trie().alloc_token_set();
+    for (id, word) in (0u32..).zip(&words) {
+        if word.first().is_some_and(|byte| is_space(*byte)) {
+            spaces.allow_token(id);
+        }
+    }
+    Ok(Vocabulary { factory: Arc::new(factory), spaces: Arc::new(spaces) })
+}
+
+/// Levels of brackets, counted without regard to quotes: a bound, not a parser.
+fn nesting(source: &str) -> usize {
+    let (mut level, mut deepest) = (0usize, 0usize);
+    for byte in source.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => level += 1,
+            b')' | b']' | b'}' => level = level.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(level);
+    }
+    deepest
+}
+
+fn json_schema(source: &str) -> Result<TopLevelGrammar, String> {
+    let mut schema: Value =
+        serde_json::from_str(source).map_err(|e| format!("The JSON schema is not valid JSON: {e}."))?;
+    if schema == Value::Bool(true) {
+        schema = json!({});
+    }
+    let Some(object) = schema.as_object_mut() else {
+        return Err("The JSON schema must be an object.".to_string());
+    };
+    // Options of the engine, which are not for those who write schemas.
+    object.remove("x-guidance");
+    Ok(TopLevelGrammar::from_json_schema(schema))
+}
+
+fn build_grammar(vocabulary: &Vocabulary, kind: i32, source: &str) -> Result<Grammar, String> {
+    if source.len() > SOURCE_BYTES_MAX {
+        return Err(format!("The grammar has {} bytes; at most {SOURCE_BYTES_MAX} are accepted.", source.len()));
+    }
+    let levels = nesting(source);
+    if levels > NESTING_MAX {
+        return Err(format!("The grammar is nested {levels} levels deep; at most {NESTING_MAX} are accepted."));
+    }
+    let grammar = match kind {
+        JSON_SCHEMA => json_schema(source)?,
+        REGEX => TopLevelGrammar::from_regex(source),
+        LARK => TopLevelGrammar::from_lark(source.to_string()),
+        _ => return Err(format!("Unknown kind of grammar: {kind}.")),
+    };
+    let factory = &vocabulary.factory;
+    let parser = factory.create_parser(grammar).map_err(|e| format!("The grammar cannot be used: {e}."))?;
+    let matcher = Matcher::new(Ok(parser));
+    match matcher.get_error() {
+        Some(message) => Err(format!("The grammar cannot be used: {message}.")),
+        None => Ok(Grammar {
+            matcher,
+            environment: factory.tok_env().clone(),
+            json: (kind == JSON_SCHEMA).then(|| (JsonSpaces::default(), vocabulary.spaces.clone())),
+        }),
+    }
+}
+
+/// # Safety
+/// Arguments as the header says.
+#[no_mangle]
+pub unsafe extern "C" fn nanomind_vocabulary_create(
+    tokens: *const VocabularyToken,
+    count: usize,
+    end_token: u32,
+    error: *mut Text,
+) -> *mut Vocabulary {
+    let mut words = Vec::with_capacity(count);
+    for i in 0..count {
+        let token = &*tokens.add(i);
+        let bytes = token.bytes.as_slice();
+        let mut word = Vec::with_capacity(bytes.len() + 1);
+        if token.control != 0 {
+            word.push(TokTrie::SPECIAL_TOKEN_MARKER);
+        }
+        word.extend_from_slice(bytes);
+        words.push(word);
+    }
+    into_handle(on_large_stack(move || build_vocabulary(words, end_token)), error)
+}
+
+/// # Safety
+/// Arguments as the header says.
+#[no_mangle]
+pub unsafe extern "C" fn nanomind_vocabulary_free(vocabulary: *mut Vocabulary) {
+    free_handle(vocabulary);
+}
+
+/// # Safety
+/// Arguments as the header says.
+#[no_mangle]
+pub unsafe extern "C" fn nanomind_grammar_create(
+    vocabulary: *const Vocabulary,
+    kind: i32,
+    source: Bytes,
+    error: *mut Text,
+) -> *mut Grammar {
+    let vocabulary = &*vocabulary;
+    let source = source.as_str("The grammar");
+    into_handle(source.and_then(|source| on_large_stack(|| build_grammar(vocabulary, kind, source))), error)
+}
+
+/// # Safety
+/// Arguments as the header says.
+#[no_mangle]
+pub unsafe extern "C" fn nanomind_grammar_free(grammar: *mut Grammar) {
+    free_handle(grammar);
+}
+
+/// # Safety
+/// Arguments as the header says.
+#[no_mangle]
+pub unsafe extern "C" fn nanomind_grammar_mask(
+    grammar: *mut Grammar,
+    words: *mut u32,
+    word_count: usize,
+    error: *mut Text,
+) -> i32 {
+    let grammar = &mut *grammar;
+    let words = std::slice::from_raw_parts_mut(words, word_count);
+    let computed = caught(|| {
+        let mask = grammar.mask()?;
+        words.fill(0);
+        let count = words.len().min(mask.as_slice().len());
+        words[..count].copy_from_slice(&mask.as_slice()[..count]);
+        Ok(())
+    });
+    into_status(computed, error)
+}
+
+/// # Safety
+/// Arguments as the header says.
+#[no_mangle]
+pub unsafe extern "C" fn nanomind_grammar_accept(grammar: *mut Grammar, token: u32, error: *mut Text) -> i32 {
+    let grammar = &mut *grammar;
+    into_status(caught(|| grammar.accept(token)), error)
+}
+
+/// # Safety
+/// Arguments as the header says.
+#[no_mangle]
+pub unsafe extern "C" fn nanomind_grammar_state(grammar: *mut Grammar) -> i32 {
+    let matcher = &mut (*grammar).matcher;
+    if matcher.is_stopped() {
+        return 1;
+    }
+    match caught(|| matcher.is_accepting().map_err(|e| e.to_string())) {
+        Ok(true) => 2,
+        _ => 0,
+    }
+}

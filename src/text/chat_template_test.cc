@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Expected prompts were rendered by Jinja2 (tools/golden/chat_templates.py) from templates of models and from one that
+// uses what templates use of Python.
+#include "text/chat_template.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "text/test_data.h"
+
+namespace nanomind {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string kFolder = "tests/data/chat_template/";
+
+struct Conversation {
+  std::string name;
+  std::vector<Message> messages;
+};
+
+std::vector<Conversation> read_conversations() {
+  std::vector<Conversation> conversations;
+  for (const std::string& line : read_lines(kFolder + "conversations.txt")) {
+    if (line.starts_with("# ")) {
+      conversations.push_back({line.substr(2), {}});
+    } else if (const size_t colon = line.find(": "); colon != std::string::npos) {
+      conversations.back().messages.push_back({line.substr(0, colon), unescape(line.substr(colon + 2))});
+    }
+  }
+  return conversations;
+}
+
+ChatTemplate parse(std::string_view source) {
+  auto parsed = ChatTemplate::parse(source);
+  EXPECT_TRUE(parsed) << parsed.error().message;
+  return *std::move(parsed);
+}
+
+// The rendered text, or "error: " and the message.
+std::string render(const ChatTemplate& chat_template, std::span<const Message> messages) {
+  const auto prompt = chat_template.render(messages, {.bos_token = "<bos>", .eos_token = "<eos>"});
+  return prompt ? *prompt : "error: " + prompt.error().message;
+}
+
+std::string render(std::string_view source, std::vector<Message> messages = {{"user", "Hello"}}) {
+  return render(parse(source), messages);
+}
+
+class Golden : public testing::TestWithParam<std::string> {};
+
+TEST_P(Golden, PromptsAreThoseOfJinja2) {
+  std::ifstream file(kFolder + GetParam() + ".jinja");
+  const auto chat_template = parse(std::string(std::istreambuf_iterator<char>(file), {}));
+  const auto expected = read_lines(kFolder + GetParam() + ".expected");
+  const auto conversations = read_conversations();
+  ASSERT_EQ(expected.size(), conversations.size() * 2);
+  ASSERT_GE(conversations.size(), 15u);
+  for (size_t i = 0; i < conversations.size(); ++i) {
+    ASSERT_EQ(expected[i * 2], "# " + conversations[i].name);
+    const std::string& prompt = expected[i * 2 + 1];
+    const std::string got = render(chat_template, conversations[i].messages);
+    if (prompt.starts_with("! ")) {
+      EXPECT_TRUE(got.starts_with("error: ")) << conversations[i].name;
+      EXPECT_THAT(got, HasSubstr(prompt.substr(2)));
+    } else {
+      EXPECT_EQ(got, unescape(prompt)) << conversations[i].name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Templates, Golden,
+                         testing::Values("smollm2", "qwen2.5-coder", "python_methods", "alternating"),
+                         [](const auto& instance) {
+                           std::string name = instance.param;
+                           std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });
+                           return name;
+                         });
+
+TEST(ChatTemplate, OpeningOfTheAssistantIsOptional) {
+  const auto chat_template = parse("{% if add_generation_prompt %}yes{% else %}no{% endif %}");
+  EXPECT_EQ(*chat_template.render({}, {}), "yes");
+  EXPECT_EQ(*chat_template.render({}, {.bos_token = "", .eos_token = "", .prompt = TemplateOptions::Prompt::none}),
+            "no");
+}
+
+TEST(ChatTemplate, ErrorsQuoteTheLine) {
+  const auto parsed = ChatTemplate::parse("{{ bos_token }}\n{% for x in %}\n");
+  ASSERT_FALSE(parsed);
+  EXPECT_EQ(parsed.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(parsed.error().message, HasSubstr("Line 2: {% for x in %}"));
+  EXPECT_THAT(render("a\n{{ raise_exception('No, thanks') }}"), HasSubstr("No, thanks. Line 2: {{ raise_exception"));
+  EXPECT_THAT(render("{{ messages[7].content }}"), HasSubstr("error: The chat template failed"));
+}
+
+TEST(ChatTemplate, ContentThatIsNotUtf8NamesTheMessage) {
+  EXPECT_THAT(render("{{ messages[0].content }}", {{"user", "ok"}, {"user", "a\xff"}}),
+              HasSubstr("The content of message 1 is not valid UTF-8 at byte 1"));
+  EXPECT_FALSE(ChatTemplate::parse("\xc3"));
+}
+
+TEST(ChatTemplate, NulStays) {
+  const std::string content("BANANA\0APPLE", 12);
+  EXPECT_EQ(render("{{ messages[0].content }}", {{"user", content}}), content);
+}
+
+TEST(ChatTemplate, StrftimeNowGivesTheDate) {
+  EXPECT_THAT(render("{{ strftime_now('%Y-%m-%d') }}"), testing::MatchesRegex("20[0-9]+-[0-9]+-[0-9]+"));
+  EXPECT_EQ(render("{{ strftime_now('') }}"), "");
+  EXPECT_THAT(render("{{ strftime_now('%99999d') }}"), HasSubstr("error: "));
+}
+
+TEST(ChatTemplate, LongConversationsRender) {
+  std::ifstream file(kFolder + "qwen2.5-coder.jinja");
+  const auto chat_template = parse(std::string(std::istreambuf_iterator<char>(file), {}));
+  std::vector<Message> messages(5000, {"user", std::string(2000, 'x')});
+  EXPECT_GT(render(chat_template, messages).size(), 10'000'000u);
+  messages.assign(2, {"user", std::string(20'000'000, 'x')});
+  EXPECT_GT(render(chat_template, messages).size(), 40'000'000u);
+}
+
+std::string repeat(std::string_view text, int count) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += text;
+  return out;
+}
+
+// Templates come from files of strangers: each of these ends with an error, soon, without much memory.
+TEST(ChatTemplate, HostileTemplatesAreStopped) {
+  const std::string hostile[] = {
+      "{% for i in range(10**9) %}x{% endfor %}",
+      "{% for i in range(100000) %}{% for j in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endfor %}{% "
+      "endfor %}",
+      "{{ 'x' * 10**9 }}",
+      "{{ ('x' * 10**6) * 10**6 }}",
+      "{{ [0] * 10**9 }}",
+      "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x "
+      "}}",
+      "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x "
+      "}}",
+      "{% set ns = namespace(x='a,a') %}{% for i in range(60) %}{% set ns.x = ns.x.replace('a', 'a,a,a,a') %}{% endfor "
+      "%}",
+      "{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set ns.x = ns.x | replace('a', 'aaaa') %}{% endfor %}",
+      "{% set ns = namespace(x='a' * 1000000) %}{% for i in range(100000) %}{% set y = ns.x.strip() %}{% endfor %}",
+      "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | "
+      "tojson }}",
+      "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+      "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+      "{% macro m(n) %}{{ m(n) }}{{ m(n) }}{% endmacro %}{{ m(1) }}",
+      "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+      "{{ 2 ** (10 ** 9) }}",
+      "{{ range(10**9) | list | length }}",
+      "{{ range(10**15) | sum }}",
+      "{{ 'x' | center(10**9) }}",
+      "{{ '%999999999d' | format(1) }}",
+      "{{ 'a' | indent(10**9) }}{{ 'a\na' | indent(10**9) }}",
+      "{% set x = 'a' %}" + repeat("{% set x = x ~ x %}", 60),
+      "{% include 'chat_template' %}",
+      "{% import 'chat_template' as m %}",
+      "{% extends 'chat_template' %}",
+  };
+  for (const std::string& source : hostile) {
+    const auto parsed = ChatTemplate::parse(source);
+    if (!parsed) continue;
+    const std::string got = render(*parsed, std::vector<Message>{{"user", "Hello"}});
+    EXPECT_TRUE(got.starts_with("error: ")) << source << " gives " << got.size() << " bytes";
+  }
+}
+
+TEST(ChatTemplate, DeepTemplatesAreErrorsOrRender) {
+  const std::string deep[] = {
+      "{{ " + std::string(100'000, '(') + "1" + std::string(100'000, ')') + " }}",
+      "{{ " + std::string(100'000, '[') + std::string(100'000, ']') + " }}",
+      "{{ " + repeat("not ", 100'000) + "1 }}",
+      "{{ " + std::string(100'000, '-') + "1 }}",
+      repeat("{% if 1 %}", 40'000) + repeat("{% endif %}", 40'000),
+      repeat("{% for i in [1] %}", 20'000) + repeat("{% endfor %}", 20'000),
+      "{{ 1" + repeat("+1", 200'000) + " }}",
+      "{{ x" + repeat(".a", 200'000) + " }}",
+      "{{ x" + repeat("|trim", 80'000) + " }}",
+      "{{ 1" + repeat(" if 1 else 1", 30'000) + " }}",
+      "{% set ns = namespace(x=[]) %}{% for i in range(300000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
+      "{% set ns = namespace(x=[]) %}{% for i in range(60000) %}{% set ns.x = [ns.x] %}{% endfor %}ok",
+      "{% set ns = namespace(x=[]) %}{% for i in range(60000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
+      "{% set ns = namespace(x=[]) %}{% for i in range(60000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x | tojson }}",
+      "{% set ns = namespace(x=[]) %}{% for i in range(60000) %}{% set ns.x = {'a': ns.x} %}{% endfor %}{{ ns.x == "
+      "ns.x }}",
+      "{% set ns = namespace(x=[],y=[]) %}{% for i in range(40000) %}{% set ns.x=[ns.x] %}{% set ns.y=[ns.y] %}{% "
+      "endfor %}"
+      "{{ ns.x == ns.y }}{{ ns.x < ns.y }}",
+  };
+  for (const std::string& source : deep) {
+    const auto parsed = ChatTemplate::parse(source);
+    if (!parsed) continue;
+    EXPECT_LT(render(*parsed, {}).size(), 20'000'000u);
+  }
+}
+
+TEST(ChatTemplate, SourceIsBounded) {
+  EXPECT_THAT(ChatTemplate::parse(std::string(600'000, 'x')).error().message, HasSubstr("600000 bytes"));
+}
+
+}  // namespace
+}  // namespace nanomind

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a schema allows follows from JSON Schema and JSON themselves; every case is small enough to check by hand.
+#include "text/grammar.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "text/bpe.h"
+#include "text/test_data.h"
+
+namespace nanomind {
+namespace {
+
+using testing::HasSubstr;
+
+class GrammarTest : public testing::Test {
+ protected:
+  GrammarTest() {
+    Vocabulary vocabulary = read_vocabulary("small-qwen2");
+    vocabulary.pre_tokenizer = "qwen2";
+    for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+      if (vocabulary.tokens[i] == "<|im_end|>") vocabulary.end = static_cast<TokenId>(i);
+    }
+    tokenizer_ = *make_bpe_tokenizer(std::move(vocabulary));
+    vocabulary_.emplace(*GrammarVocabulary::create(*tokenizer_));
+  }
+
+  TokenId byte_token(char c) const {
+    const auto ids = tokenizer_->encode({&c, 1}, ControlTokens::as_text, Beginning::omit);
+    EXPECT_EQ(ids.size(), 1u);
+    return ids[0];
+  }
+
+  bool allows(Grammar& grammar, TokenId id) const {
+    std::vector<uint32_t> mask(grammar.mask_words());
+    const auto done = grammar.allowed(mask);
+    EXPECT_TRUE(done) << done.error().message;
+    return mask[static_cast<size_t>(id) / 32] >> (id % 32) & 1;
+  }
+
+  // Accepts `text` byte by byte as far as the grammar allows; returns what was accepted.
+  std::string advance(Grammar& grammar, std::string_view text) const {
+    std::string accepted;
+    for (const char c : text) {
+      if (!allows(grammar, byte_token(c))) break;
+      EXPECT_TRUE(grammar.accept(byte_token(c)));
+      accepted += c;
+    }
+    return accepted;
+  }
+
+  Grammar schema(std::string_view source) const {
+    auto grammar = Grammar::from_json_schema(source, *vocabulary_);
+    EXPECT_TRUE(grammar) << grammar.error().message;
+    return *std::move(grammar);
+  }
+
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<GrammarVocabulary> vocabulary_;
+};
+
+constexpr std::string_view kPerson =
+    R"({"type":"object","properties":{"age":{"type":"integer"},"ok":{"type":"boolean"}},"required":["age","ok"],)"
+    R"("additionalProperties":false})";
+
+TEST_F(GrammarTest, SchemaAllowsWhatFitsAndForbidsWhatDoesNot) {
+  Grammar grammar = schema(kPerson);
+  EXPECT_EQ(advance(grammar, R"({"age": 3x)"), R"({"age": 3)");
+  EXPECT_FALSE(grammar.finished());
+  EXPECT_EQ(advance(grammar, R"(1, "ok": tru)"), R"(1, "ok": tru)");
+  EXPECT_FALSE(allows(grammar, *tokenizer_->end_token()));
+  EXPECT_EQ(advance(grammar, "e}"), "e}");
+  EXPECT_TRUE(grammar.finished());
+  EXPECT_TRUE(allows(grammar, *tokenizer_->end_token()));
+  EXPECT_FALSE(allows(grammar, byte_token(' ')));
+  EXPECT_FALSE(allows(grammar, byte_token('\n')));
+}
+
+TEST_F(GrammarTest, AForbiddenTokenIsAnError) {
+  Grammar grammar = schema(kPerson);
+  EXPECT_FALSE(grammar.accept(byte_token('x')));
+  EXPECT_FALSE(grammar.accept(byte_token('{')));
+  EXPECT_FALSE(schema(kPerson).accept(-1));
+  EXPECT_FALSE(schema(kPerson).accept(1'000'000));
+}
+
+TEST_F(GrammarTest, ControlTokensAreNotText) {
+  Grammar grammar = schema(R"({"type":"string"})");
+  EXPECT_EQ(advance(grammar, "\"a"), "\"a");
+  for (TokenId id = 0; id < tokenizer_->vocabulary_size(); ++id) {
+    if (tokenizer_->piece(id) == "<|im_start|>" || tokenizer_->piece(id) == "<|im_end|>") {
+      EXPECT_FALSE(allows(grammar, id)) << tokenizer_->piece(id);
+    }
+  }
+}
+
+// Chooses white space whenever it may: the answer must end all the same.
+TEST_F(GrammarTest, WhiteSpaceEnds) {
+  Grammar grammar = schema(kPerson);
+  const std::string rest = R"({"age":1,"ok":true})";
+  size_t position = 0;
+  int steps = 0;
+  for (; position < rest.size() && steps < 1000; ++steps) {
+    const char next = allows(grammar, byte_token(' ')) ? ' ' : rest[position++];
+    ASSERT_TRUE(grammar.accept(byte_token(next)));
+  }
+  EXPECT_TRUE(grammar.finished());
+  EXPECT_LT(steps, 250);  // at most 20 at each of 10 places, and the text itself
+}
+
+TEST_F(GrammarTest, RegexAndLark) {
+  Grammar regex = *Grammar::from_regex("[0-9]{3}-[a-f]+", *vocabulary_);
+  EXPECT_EQ(advance(regex, "123-abg"), "123-ab");
+  EXPECT_TRUE(allows(regex, *tokenizer_->end_token()));
+  EXPECT_FALSE(regex.finished());
+  Grammar lark = *Grammar::from_lark("start: \"yes\" | \"no\" \"!\"*\n", *vocabulary_);
+  EXPECT_EQ(advance(lark, "no!!y"), "no!!");
+}
+
+TEST_F(GrammarTest, NonsenseIsAnError) {
+  EXPECT_THAT(Grammar::from_json_schema("{", *vocabulary_).error().message, HasSubstr("not valid JSON"));
+  EXPECT_THAT(Grammar::from_json_schema("[]", *vocabulary_).error().message, HasSubstr("must be an object"));
+  EXPECT_FALSE(Grammar::from_json_schema(R"({"type":"martian"})", *vocabulary_));
+  EXPECT_FALSE(Grammar::from_json_schema("\xff", *vocabulary_));
+  EXPECT_FALSE(Grammar::from_regex("[a", *vocabulary_));
+  EXPECT_FALSE(Grammar::from_lark("start: missing", *vocabulary_));
+  EXPECT_TRUE(Grammar::from_json_schema("true", *vocabulary_));
+}
+
+TEST_F(GrammarTest, HostileGrammarsAreErrors) {
+  std::string schema_source;
+  for (int i = 0; i < 10'000; ++i) schema_source += R"({"type":"array","items":)";
+  schema_source += "{}" + std::string(10'000, '}');
+  EXPECT_THAT(Grammar::from_json_schema(schema_source, *vocabulary_).error().message, HasSubstr("levels deep"));
+  const std::string parentheses = std::string(60'000, '(') + "a" + std::string(60'000, ')');
+  EXPECT_THAT(Grammar::from_regex(parentheses, *vocabulary_).error().message, HasSubstr("levels deep"));
+  EXPECT_FALSE(Grammar::from_lark("start: " + parentheses, *vocabulary_));
+  EXPECT_FALSE(Grammar::from_json_schema(std::string(1'000'000, '['), *vocabulary_));
+  EXPECT_FALSE(Grammar::from_regex(std::string(2'000'000, 'a'), *vocabulary_));
+}
+
+// Large or ambiguous, but not wrong: whether they are accepted or refused, neither may take long.
+TEST_F(GrammarTest, AwkwardGrammarsDoNotHang) {
+  std::string chain = "start: r0\n";
+  for (int i = 0; i < 20'000; ++i) chain += "r" + std::to_string(i) + ": r" + std::to_string(i + 1) + "\n";
+  chain += "r20000: \"a\"\n";
+  std::vector<Result<Grammar>> grammars;
+  grammars.push_back(Grammar::from_lark(chain, *vocabulary_));
+  grammars.push_back(Grammar::from_regex("((a{1,1000}){1,1000}){1,1000}", *vocabulary_));
+  grammars.push_back(Grammar::from_json_schema(R"({"$ref":"#"})", *vocabulary_));
+  for (Result<Grammar>& grammar : grammars) {
+    if (!grammar) continue;
+    std::vector<uint32_t> mask(grammar->mask_words());
+    if (!grammar->allowed(mask)) continue;
+    const TokenId other = byte_token('!');
+    EXPECT_FALSE(mask[static_cast<size_t>(other) / 32] >> (other % 32) & 1);
+  }
+  Grammar nested = *Grammar::from_regex("(a+)+", *vocabulary_);
+  EXPECT_EQ(advance(nested, std::string(200, 'a') + "b"), std::string(200, 'a'));
+}
+
+TEST_F(GrammarTest, OutlivesTheVocabulary) {
+  Grammar grammar = schema(R"({"enum":["a"]})");
+  vocabulary_.reset();
+  EXPECT_EQ(advance(grammar, "\"a\""), "\"a\"");
+  EXPECT_TRUE(grammar.finished());
+}
+
+}  // namespace
+}  // namespace nanomind

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/sentencepiece.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "text/merge_list.h"
+#include "text/utf8.h"
+
+namespace nanomind {
+namespace {
+
+constexpr TokenId kNoToken = -1;
+constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581
+
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  out.reserve(text.size());
+  size_t position = 0;
+  for (size_t found; (found = text.find(from, position)) != std::string_view::npos; position = found + from.size()) {
+    out.append(text, position, found - position).append(to);
+  }
+  return out.append(text, position);
+}
+
+// The byte of a spelling such as "<0x0A>".
+std::optional<uint8_t> parse_byte_token(std::string_view spelling) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+  if (spelling.size() != 6 || !spelling.starts_with("<0x") || spelling[5] != '>') return std::nullopt;
+  const int high = digit(spelling[3]), low = digit(spelling[4]);
+  if (high < 0 || low < 0) return std::nullopt;
+  return static_cast<uint8_t>(high << 4 | low);
+}
+
+class SentencePieceTokenizer final : public VocabularyTokenizer {
+ public:
+  SentencePieceTokenizer(Vocabulary given, std::vector<std::string> bytes)
+      : VocabularyTokenizer(std::move(given), std::move(bytes)) {
+    byte_tokens_.fill(kNoToken);
+    for (TokenId id = 0; id < vocabulary_size(); ++id) {
+      const std::string& spelling = vocabulary().tokens[id];
+      const TokenType type = vocabulary().types[id];
+      if (type == TokenType::normal) {
+        pieces_.try_emplace(spelling, id);
+        longest_piece_ = std::max(longest_piece_, spelling.size());
+      } else if (type == TokenType::byte) {
+        if (const auto byte = parse_byte_token(spelling)) byte_tokens_[*byte] = id;
+      }
+    }
+  }
+
+  // U+2581 in the text means a space to the library too, also within what is always recognised ("  ").
+  std::vector<TokenId> encode(std::string_view text, ControlTokens control, Beginning beginning) const override {
+    return VocabularyTokenizer::encode(replace_all(text, kSpace, " "), control, beginning);
+  }
+
+ private:
+  void encode_text(std::string_view raw, Place place, std::vector<TokenId>& ids) const override {
+    std::string text = replace_all(raw, " ", kSpace);
+    if (vocabulary().adds_space_prefix && place == Place::start) text.insert(0, kSpace);
+    std::vector<Symbol> symbols;
+    for (size_t i = 0; i < text.size();) {
+      const size_t length = next_utf8(text, i).length;
+      symbols.push_back({i, length, find_piece(std::string_view(text).substr(i, length))});
+      i += length;
+    }
+    merge_all(symbols, [&](const Symbol& left, const Symbol& right) -> std::optional<Merge> {
+      const TokenId id = find_piece(std::string_view(text).substr(left.offset, left.size + right.size));
+      if (id == kNoToken) return std::nullopt;
+      return Merge{-static_cast<double>(vocabulary().scores[id]), id};
+    });
+    for (const Symbol& symbol : symbols) {
+      if (symbol.size == 0) continue;
+      if (symbol.id != kNoToken) {
+        ids.push_back(symbol.id);
+      } else {
+        spell(std::string_view(text).substr(symbol.offset, symbol.size), ids);
+      }
+    }
+  }
+
+  TokenId find_piece(std::string_view text) const {
+    if (text.size() > longest_piece_) return kNoToken;
+    const auto piece = pieces_.find(text);
+    return piece == pieces_.end() ? kNoToken : piece->second;
+  }
+
+  // A character without a token: its bytes where there are byte tokens for them, otherwise the unknown token once.
+  void spell(std::string_view character, std::vector<TokenId>& ids) const {
+    const auto token = [&](char c) { return byte_tokens_[static_cast<uint8_t>(c)]; };
+    if (std::ranges::any_of(character, [&](char c) { return token(c) == kNoToken; })) {
+      if (vocabulary().unknown) ids.push_back(*vocabulary().unknown);
+      return;
+    }
+    for (const char c : character) ids.push_back(token(c));
+  }
+
+  std::unordered_map<std::string_view, TokenId> pieces_;  // views into the vocabulary
+  size_t longest_piece_ = 0;                              // bytes
+  std::array<TokenId, 256> byte_tokens_{};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> make_sentencepiece_tokenizer(Vocabulary vocabulary) {
+  TRY(validate(vocabulary));
+  if (vocabulary.scores.size() != vocabulary.tokens.size()) {
+    return fail(ErrorCode::corrupt, fmt::format("The tokenizer has {} tokens but {} scores.", vocabulary.tokens.size(),
+                                                vocabulary.scores.size()));
+  }
+  if (std::ranges::any_of(vocabulary.scores, [](float score) { return std::isnan(score); })) {
+    return fail(ErrorCode::corrupt, "A score of the tokenizer is not a number.");
+  }
+  std::vector<std::string> bytes(vocabulary.tokens.size());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const std::string& spelling = vocabulary.tokens[i];
+    const TokenType type = vocabulary.types[i];
+    if (type == TokenType::normal || type == TokenType::user_defined) bytes[i] = replace_all(spelling, kSpace, " ");
+    if (type == TokenType::byte) {
+      const auto byte = parse_byte_token(spelling);
+      if (!byte)
+        return fail(ErrorCode::corrupt, fmt::format("The byte token \"{}\" is not of the form <0x00>.", spelling));
+      bytes[i] = static_cast<char>(*byte);
+    }
+  }
+  return std::make_unique<SentencePieceTokenizer>(std::move(vocabulary), std::move(bytes));
+}
+
+}  // namespace nanomind
