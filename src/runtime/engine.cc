@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "base/thread_pool.h"
+#include "device/device.h"
+#include "device/registry.h"
+#include "format/gguf.h"
+#include "format/packed_file.h"
+#include "models/registry.h"
+#include "runtime/kv_cache.h"
+#include "runtime/memory_budget.h"
+#include "runtime/session.h"
+#include "tensor/half.h"
+#include "tensor/packed.h"
+
+namespace nanomind {
+namespace {
+
+// Tokens of the largest step: enough rows to reuse each weight many times, few enough that their activations stay in cache.
+constexpr int64_t kMaxStepTokens = 256;
+constexpr int64_t kMaxStepOutputs = 16;
+
+// What the program's weights are bound to: packed matrices, and vectors as floats (in the mapped file, or converted here).
+class WeightBinding {
+ public:
+  static Result<WeightBinding> bind(const Program& program, const GgufFile& file, const PackedWeights& packed) {
+    WeightBinding binding;
+    for (const WeightInfo& info : program.weights) {
+      if (info.shape.rank == 1) {
+        binding.views_.push_back(TRY(binding.vector(*file.tensor(info.name))));
+        continue;
+      }
+      const PackedMatrix* matrix = packed.find(info.name);
+      if (matrix == nullptr) return fail(ErrorCode::corrupt, fmt::format("Tensor {} has no packed form; run `nanomind pack` again.", info.name));
+      binding.views_.push_back(matrix->bytes);
+    }
+    return binding;
+  }
+  std::span<const std::span<const std::byte>> views() const { return views_; }
+
+ private:
+  Result<std::span<const std::byte>> vector(const GgufTensor& tensor) {
+    const DType dtype = *tensor.dtype;
+    const bool aligned = reinterpret_cast<uintptr_t>(tensor.data.data()) % alignof(float) == 0;
+    if (dtype == DType::f32 && aligned) return tensor.data;
+    const auto n = static_cast<size_t>(tensor.shape.elements());
+    auto owned = std::make_unique<float[]>(n);
+    for (size_t i = 0; i < n; ++i) {
+      uint16_t half = 0;
+      switch (dtype) {
+        case DType::f32: std::memcpy(&owned[i], tensor.data.data() + 4 * i, 4); break;
+        case DType::f16: std::memcpy(&half, tensor.data.data() + 2 * i, 2), owned[i] = float_from_half(half); break;
+        case DType::bf16: std::memcpy(&half, tensor.data.data() + 2 * i, 2), owned[i] = float_from_bf16(half); break;
+        default: return fail(ErrorCode::unsupported, fmt::format("Tensor {} is a vector of type {}; F32, F16 and BF16 are supported.", tensor.name, traits(dtype).name));
+      }
+    }
+    converted_.push_back(std::move(owned));
+    return std::as_bytes(std::span(converted_.back().get(), n));
+  }
+
+  std::vector<std::span<const std::byte>> views_;
+  std::vector<std::unique_ptr<float[]>> converted_;
+};
+
+uint64_t matrix_bytes(const Program& program) {
+  uint64_t bytes = 0;
+  for (const WeightInfo& info : program.weights) {
+    if (info.shape.rank == 2) bytes += packed_bytes(info.dtype, info.shape.rows(), info.shape.columns());
+  }
+  return bytes;
+}
+
+uint64_t bytes_per_step(const Program& program) {
+  uint64_t bytes = 0;
+  for (const Op& op : program.ops) {
+    const auto* product = std::get_if<op::MatMul>(&op);
+    if (product == nullptr) continue;
+    const WeightInfo& info = program.weights[static_cast<size_t>(product->weight)];
+    bytes += packed_bytes(info.dtype, info.shape.rows(), info.shape.columns());
+  }
+  return bytes;
+}
+
+int64_t count_parameters(const GgufFile& file) {
+  int64_t count = 0;
+  for (const GgufTensor& tensor : file.tensors()) count += tensor.shape.elements();
+  return count;
+}
+
+class LocalEngine final : public Engine {
+ public:
+  explicit LocalEngine(GgufFile file) : file_(std::move(file)) {}
+
+  Result<void> load(const EngineOptions& options, std::chrono::steady_clock::time_point start) {
+    Model model = TRY(build_model(file_));
+    TRY(choose_context(model, options));
+    tokenizer_ = TRY(make_tokenizer(file_));
+    if (tokenizer_->vocabulary_size() > model.vocabulary) {
+      return fail(ErrorCode::corrupt, fmt::format("The tokenizer has {} tokens, but the model's vocabulary is {}; the file does not fit together.",
+                                                  tokenizer_->vocabulary_size(), model.vocabulary));
+    }
+    load_template(options.log);
+    TRY(load_weights(model, options));
+    TRY(prepare_device(model, options));
+    describe(model);
+    info_.load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    return {};
+  }
+
+  const EngineInfo& info() const override { return info_; }
+  const Tokenizer& tokenizer() const override { return *tokenizer_; }
+  const ChatTemplate* chat_template() const override { return template_ ? &*template_ : nullptr; }
+
+  Result<std::vector<TokenId>> chat_prompt(std::span<const Message> messages) const override {
+    if (!template_) return fail(ErrorCode::unsupported, "The model's file has no chat template: it continues text (--raw) and does not chat.");
+    const auto spelling = [&](std::optional<TokenId> id) { return id ? tokenizer_->piece(*id) : std::string_view(); };
+    const std::string_view bos = spelling(tokenizer_->beginning_token());
+    const std::string text = TRY(template_->render(messages, {.bos_token = bos, .eos_token = spelling(tokenizer_->end_token())}));
+    // Most templates write the beginning token themselves; it must not come twice.
+    const bool has_bos = !bos.empty() && text.starts_with(bos);
+    return tokenizer_->encode(text, ControlTokens::recognise, has_bos ? Beginning::omit : Beginning::add_if_model_does);
+  }
+
+  Result<std::unique_ptr<Session>> open_session() override { return std::make_unique<LocalSession>(host_); }
+
+ private:
+  Result<void> choose_context(const Model& model, const EngineOptions& options) {
+    if (options.context < 0) return fail(ErrorCode::invalid_argument, "The context must be a positive number of tokens.");
+    context_ = options.context > 0 ? options.context : std::min(model.context_length, kDefaultContext);
+    if (context_ > model.context_length) {
+      options.log.warning(fmt::format("A context of {} tokens is longer than the {} that the model was trained for; answers may suffer.",
+                                      context_, model.context_length));
+    }
+    const uint64_t budget = options.memory_bytes > 0 ? options.memory_bytes : available_memory();
+    const double kv_bytes = static_cast<double>(context_) * static_cast<double>(kv_bytes_per_token(model.program));
+    const uint64_t capped = kv_bytes < 9e18 ? static_cast<uint64_t>(kv_bytes) : uint64_t{9'000'000'000'000'000'000};
+    return check_memory({.weight_bytes = matrix_bytes(model.program), .kv_bytes = capped, .context = context_}, budget);
+  }
+
+  void load_template(const Log& log) {
+    const Result<std::string_view> source = file_.get_string("tokenizer.chat_template");
+    if (!source) return;
+    Result<ChatTemplate> parsed = ChatTemplate::parse(*source);
+    if (parsed) {
+      template_.emplace(std::move(*parsed));
+    } else {
+      log.warning("The model's chat template cannot be used, so it only continues text: " + parsed.error().message);
+    }
+  }
+
+  Result<void> load_weights(const Model& model, const EngineOptions& options) {
+    const std::filesystem::path folder = options.packed_folder.empty() ? options.model.parent_path() : options.packed_folder;
+    std::error_code ignored;
+    info_.packed_now = !std::filesystem::exists(packed_path(options.model, folder), ignored);
+    device_ = TRY(open_device(options.device, {.threads = options.threads, .isa = options.isa}));
+    ThreadPool pool(std::max(1, device_->info().threads));
+    weights_.emplace(TRY(open_or_pack(file_, options.model, {.directory = folder, .pool = &pool, .log = &options.log})));
+    binding_.emplace(TRY(WeightBinding::bind(model.program, file_, *weights_)));
+    return {};
+  }
+
+  Result<void> prepare_device(const Model& model, const EngineOptions& options) {
+    const int64_t step = std::min(kMaxStepTokens, context_);
+    executable_ = TRY(device_->compile(model.program, {.weights = binding_->views(), .max_tokens = step, .max_outputs = kMaxStepOutputs}));
+    const int64_t blocks = (context_ + kKvBlockTokens - 1) / kKvBlockTokens;
+    info_.kv_bytes = executable_->kv_block_bytes() * static_cast<uint64_t>(blocks);
+    info_.activation_bytes = executable_->activation_bytes();
+    const uint64_t budget = options.memory_bytes > 0 ? options.memory_bytes : available_memory();
+    TRY(check_memory({.weight_bytes = matrix_bytes(model.program) + info_.activation_bytes, .kv_bytes = info_.kv_bytes, .context = context_}, budget));
+    cache_.emplace(TRY(KvCache::create(*device_, executable_->kv_block_bytes(), blocks)));
+    host_ = {.executable = executable_.get(), .cache = &*cache_, .tokenizer = tokenizer_.get(), .vocabulary = model.vocabulary,
+             .capacity = context_, .max_tokens = step, .max_outputs = std::min(kMaxStepOutputs, step)};
+    return {};
+  }
+
+  void describe(const Model& model) {
+    info_.architecture = model.architecture;
+    info_.name = file_.get_string("general.name").value_or("");
+    info_.device = device_->info().description;
+    info_.isa = device_->info().isa;
+    info_.threads = device_->info().threads;
+    info_.parameters = count_parameters(file_);
+    info_.weight_bytes = weights_->size_bytes();
+    info_.decode_bytes = bytes_per_step(model.program);
+    info_.context = context_;
+    info_.trained_context = model.context_length;
+  }
+
+  // Order matters: what is declared later is destroyed first and may refer to what stands above.
+  GgufFile file_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<ChatTemplate> template_;
+  std::optional<PackedWeights> weights_;
+  std::optional<WeightBinding> binding_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Executable> executable_;
+  std::optional<KvCache> cache_;
+  SessionHost host_;
+  EngineInfo info_;
+  int64_t context_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  auto engine = std::make_unique<LocalEngine>(TRY(GgufFile::open(options.model)));
+  TRY(engine->load(options, start));
+  return engine;
+}
+
+}  // namespace nanomind

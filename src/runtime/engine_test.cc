@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine on tiny random models: logits against transformers' float reference (tests/golden/tiny-*.json), and everything
+// that must not change them: chunks, prefix reuse, other sessions; limits, cancellation, and a decode loop that allocates nothing.
+#include "runtime/engine.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <new>
+
+#include "tests/support/golden.h"
+
+namespace {
+std::atomic<int64_t> allocations{0};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): operator new has no other place
+}  // namespace
+
+void* operator new(size_t size) {
+  ++allocations;
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+
+namespace nanomind {
+namespace {
+
+// 16-bit activations and halves in the cache against float32: these models of random weights move by less than this many
+// logits, where int8 activations move them by 0.3 to 0.6 (tolerance_int8_activations of the golden files).
+constexpr float kTolerance = 0.02F;
+
+class EngineTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("nanomind-engine-test-" + std::to_string(::getpid()));
+    golden_ = testing::golden("tiny-" + GetParam());
+    ids_ = golden_["ids"].get<std::vector<TokenId>>();
+    engine_ = load({});
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<Engine> load(EngineOptions options) {
+    options.model = "tests/data/tiny-" + GetParam() + ".gguf";
+    options.packed_folder = folder_;
+    if (options.threads == 0) options.threads = 2;
+    if (options.context == 0) options.context = 128;
+    Result<std::unique_ptr<Engine>> engine = Engine::load(options);
+    EXPECT_TRUE(engine) << engine.error().message;
+    return engine ? std::move(*engine) : nullptr;
+  }
+  std::unique_ptr<Session> open() { return std::move(*engine_->open_session()); }
+
+  std::filesystem::path folder_;
+  nlohmann::json golden_;
+  std::vector<TokenId> ids_;
+  std::unique_ptr<Engine> engine_;
+};
+
+void expect_near(std::span<const float> actual, std::span<const float> expected, float tolerance) {
+  for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(actual[i], expected[i], tolerance) << "at " << i;
+}
+
+TEST_P(EngineTest, LogitsAreTheReferences) {
+  const auto session = open();
+  const auto last = golden_["last_logits"].get<std::vector<float>>();
+  ASSERT_TRUE(session->feed(ids_, nullptr));
+  ASSERT_EQ(session->logits().size(), last.size());
+  expect_near(session->logits(), last, kTolerance);
+  const auto first = golden_["first_logits"].get<std::vector<std::vector<float>>>();
+  ASSERT_TRUE(session->score(ids_, 0, [&](int64_t position, std::span<const float> logits) {
+    expect_near(logits, first[static_cast<size_t>(position)], kTolerance);
+  }));
+}
+
+TEST_P(EngineTest, StepsAndPrefixReuseGiveTheSameLogits) {
+  const auto whole = open(), steps = open();
+  ASSERT_TRUE(whole->feed(ids_, nullptr));
+  const std::vector<float> expected(whole->logits().begin(), whole->logits().end());
+  for (size_t n = 1; n <= ids_.size(); ++n) ASSERT_TRUE(steps->feed(std::span(ids_).first(n), nullptr));
+  expect_near(steps->logits(), expected, 2e-3F);
+  // Another continuation and back: what is cached of it must not show.
+  std::vector<TokenId> other(ids_.begin(), ids_.begin() + 9);
+  other.insert(other.end(), 30, 1);
+  ASSERT_TRUE(steps->feed(other, nullptr));
+  ASSERT_TRUE(steps->feed(ids_, nullptr));
+  expect_near(steps->logits(), expected, 2e-3F);
+}
+
+TEST_P(EngineTest, TheSimulatedDeviceGivesTheSame) {
+  const auto simulated = load({.device = "sim:cpu"});
+  const auto session = std::move(*simulated->open_session()), mine = open();
+  ASSERT_TRUE(session->feed(ids_, nullptr));
+  ASSERT_TRUE(mine->feed(ids_, nullptr));
+  expect_near(session->logits(), mine->logits(), 0.0F);
+}
+
+TEST_P(EngineTest, AFullContextIsAClearStop) {
+  engine_ = load({.context = 32});
+  const auto session = open();
+  const std::vector<TokenId> long_prompt(33, 1);
+  const Result<void> fed = session->feed(long_prompt, nullptr);
+  ASSERT_FALSE(fed);
+  EXPECT_EQ(fed.error().code, ErrorCode::context_full);
+  EXPECT_TRUE(session->tokens().empty());
+  const auto answer = session->generate(std::span(ids_).first(10), {.sampler = {.temperature = 0}, .end_tokens = GenerateOptions::EndTokens::ignore});
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->reason, FinishReason::context_full);
+  EXPECT_EQ(session->tokens().size(), 32U);
+  EXPECT_EQ(answer->tokens.size(), 23U);  // the last one was sampled from a full context
+}
+
+TEST_P(EngineTest, GenerationStopsWhereAsked) {
+  const auto session = open();
+  GenerateOptions options{.sampler = {.temperature = 0}, .max_tokens = 5, .end_tokens = GenerateOptions::EndTokens::ignore};
+  const auto answer = session->generate(ids_, options);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->reason, FinishReason::length);
+  EXPECT_EQ(answer->tokens.size(), 5U);
+  EXPECT_EQ(answer->prompt_tokens, static_cast<int64_t>(ids_.size()));
+  // The same again comes from the cache and is the same.
+  const auto again = session->generate(ids_, options);
+  EXPECT_EQ(again->tokens, answer->tokens);
+  EXPECT_EQ(again->prompt_tokens, 1);
+  options.max_tokens = 0;
+  EXPECT_TRUE(session->generate(ids_, options)->tokens.empty());
+}
+
+TEST_P(EngineTest, CancellationStopsWithinAToken) {
+  const auto session = open();
+  std::atomic<bool> cancel{false};
+  GenerateOptions options{.sampler = {.temperature = 0}, .end_tokens = GenerateOptions::EndTokens::ignore, .cancel = &cancel};
+  int pieces = 0;
+  options.on_text = [&](std::string_view) { cancel = ++pieces == 3; };
+  const auto answer = session->generate(ids_, options);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->reason, FinishReason::cancelled);
+  EXPECT_LE(answer->tokens.size(), 16U);  // a piece may be several tokens of one character
+  options.on_text = {};
+  cancel = true;
+  EXPECT_EQ(session->generate(std::vector<TokenId>(40, 2), options)->reason, FinishReason::cancelled);
+  cancel = false;
+  options.max_tokens = 1;
+  EXPECT_TRUE(session->generate(ids_, options));
+}
+
+TEST_P(EngineTest, SessionsShareTheCacheAndGiveItBack) {
+  engine_ = load({.context = 64});
+  auto one = open();
+  ASSERT_TRUE(one->feed(std::vector<TokenId>(60, 1), nullptr));
+  const auto two = open();
+  const Result<void> refused = two->feed(ids_, nullptr);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::out_of_memory);
+  one.reset();
+  EXPECT_TRUE(two->feed(ids_, nullptr));
+}
+
+TEST_P(EngineTest, SteadyDecodeAllocatesNothing) {
+  const auto session = open();
+  std::vector<TokenId> ids = ids_;
+  ids.reserve(200);
+  for (int i = 0; i < 10; ++i) {
+    ids.push_back(3);
+    ASSERT_TRUE(session->feed(ids, nullptr));
+  }
+  Sampler sampler({.seed = 1}, static_cast<int64_t>(session->logits().size()));
+  (void)sampler.sample(session->logits(), session->tokens());
+  const int64_t before = allocations.load();
+  for (int i = 0; i < 64; ++i) {
+    ids.push_back(sampler.sample(session->logits(), session->tokens()));
+    ASSERT_TRUE(session->feed(ids, nullptr));
+  }
+  EXPECT_EQ(allocations.load() - before, 0);
+}
+
+TEST_P(EngineTest, AnAbsurdContextIsRefusedWithNumbers) {
+  const auto engine = Engine::load({.model = "tests/data/tiny-" + GetParam() + ".gguf", .packed_folder = folder_,
+                                    .context = int64_t{1} << 40, .memory_bytes = uint64_t{1} << 30});
+  ASSERT_FALSE(engine);
+  EXPECT_EQ(engine.error().code, ErrorCode::out_of_memory);
+  EXPECT_NE(engine.error().message.find("--ctx"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, EngineTest, ::testing::Values("llama", "qwen2", "gemma3"));
+
+}  // namespace
+}  // namespace nanomind

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/memory_budget.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace nanomind {
+namespace {
+
+constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+constexpr uint64_t kMinReserve = 128 * kMegabyte;
+constexpr int64_t kContextStep = 256;  // suggestions are multiples of this
+
+uint64_t meminfo_available() {
+  std::ifstream file("/proc/meminfo");
+  std::string key, unit;
+  uint64_t kilobytes = 0;
+  while (file >> key >> kilobytes >> unit) {
+    if (key == "MemAvailable:") return kilobytes * 1024;
+  }
+  return std::numeric_limits<uint64_t>::max();
+}
+
+// What the control group of this process still allows (cgroup v2 as containers and systemd mount it).
+uint64_t cgroup_available() {
+  std::ifstream limit_file("/sys/fs/cgroup/memory.max"), used_file("/sys/fs/cgroup/memory.current");
+  uint64_t limit = 0, used = 0;
+  if (!(limit_file >> limit) || !(used_file >> used)) return std::numeric_limits<uint64_t>::max();
+  return limit > used ? limit - used : 0;
+}
+
+}  // namespace
+
+uint64_t available_memory() {
+  const uint64_t available = std::min(meminfo_available(), cgroup_available());
+  const uint64_t reserve = std::max(kMinReserve, available / 16);
+  return available > reserve ? available - reserve : 0;
+}
+
+uint64_t kv_bytes_per_token(const Program& program) {
+  uint64_t elements = 0;
+  for (const KvLayerInfo& layer : program.kv_layers) elements += 2 * static_cast<uint64_t>(layer.kv_heads * layer.head_dim);
+  return elements * sizeof(uint16_t);
+}
+
+Result<void> check_memory(const MemoryNeed& need, uint64_t budget_bytes) {
+  const uint64_t total = need.weight_bytes + need.kv_bytes;
+  if (total <= budget_bytes) return {};
+  std::string advice = "Choose a smaller model.";
+  if (need.weight_bytes < budget_bytes && need.kv_bytes > 0) {
+    const double per_token = static_cast<double>(need.kv_bytes) / static_cast<double>(need.context);
+    const auto fitting = static_cast<int64_t>(static_cast<double>(budget_bytes - need.weight_bytes) / per_token) / kContextStep * kContextStep;
+    if (fitting > 0) advice = fmt::format("A context of {} tokens would fit (--ctx {}).", fitting, fitting);
+  }
+  return fail(ErrorCode::out_of_memory,
+              fmt::format("The model needs {} MB (weights {} MB, cache for {} tokens {} MB), but {} MB are available. {}",
+                          total / kMegabyte, need.weight_bytes / kMegabyte, need.context, need.kv_bytes / kMegabyte,
+                          budget_bytes / kMegabyte, advice));
+}
+
+}  // namespace nanomind

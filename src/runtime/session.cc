@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "text/utf8_stream.h"
+
+namespace nanomind {
+namespace {
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+bool cancelled(const std::atomic<bool>* flag) { return flag != nullptr && flag->load(std::memory_order_relaxed); }
+
+}  // namespace
+
+LocalSession::LocalSession(const SessionHost& host) : host_(host) {
+  tokens_.reserve(static_cast<size_t>(host.capacity));
+  blocks_.reserve(static_cast<size_t>(host.capacity / kKvBlockTokens + 1));
+}
+
+LocalSession::~LocalSession() { truncate(0); }
+
+void LocalSession::truncate(int64_t length) {
+  tokens_.resize(static_cast<size_t>(length));
+  const auto needed = static_cast<size_t>((length + kKvBlockTokens - 1) / kKvBlockTokens);
+  while (blocks_.size() > needed) {
+    host_.cache->release(blocks_.back());
+    blocks_.pop_back();
+  }
+}
+
+Result<OutputRows> LocalSession::step(std::span<const TokenId> tokens, std::span<const int32_t> outputs) {
+  const auto past = static_cast<int64_t>(tokens_.size()), rows = static_cast<int64_t>(tokens.size());
+  while (static_cast<int64_t>(blocks_.size()) * kKvBlockTokens < past + rows) blocks_.push_back(TRY(host_.cache->acquire()));
+  const SequenceRows sequence{.blocks = blocks_, .past = past, .rows = rows};
+  const OutputRows out = TRY(host_.executable->run(
+      {.tokens = tokens, .sequences = {&sequence, 1}, .outputs = outputs, .kv_cache = &host_.cache->buffer()}));
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  return out;
+}
+
+Result<void> LocalSession::extend(std::span<const TokenId> tokens, const std::atomic<bool>* cancel) {
+  while (!tokens.empty()) {
+    if (cancelled(cancel)) return fail(ErrorCode::cancelled, "Stopped.");
+    const size_t n = std::min(tokens.size(), static_cast<size_t>(host_.max_tokens));
+    const auto last = static_cast<int32_t>(n - 1);
+    const bool final = n == tokens.size();
+    const OutputRows out = TRY(step(tokens.first(n), final ? std::span(&last, 1) : std::span<const int32_t>()));
+    if (final) logits_ = out.row(0);
+    tokens = tokens.subspan(n);
+  }
+  return {};
+}
+
+Result<void> LocalSession::feed(std::span<const TokenId> tokens, const std::atomic<bool>* cancel) {
+  if (tokens.empty()) return fail(ErrorCode::invalid_argument, "There is nothing to evaluate: the prompt has no tokens.");
+  if (static_cast<int64_t>(tokens.size()) > host_.capacity) {
+    return fail(ErrorCode::context_full, fmt::format("The prompt has {} tokens, but the context holds {}; shorten it or choose a larger --ctx.",
+                                                     tokens.size(), host_.capacity));
+  }
+  const auto [mine, theirs] = std::ranges::mismatch(tokens_, tokens);
+  // The last token is always evaluated: its logits are what the caller wants.
+  const auto common = std::min<int64_t>(mine - tokens_.begin(), static_cast<int64_t>(tokens.size()) - 1);
+  truncate(common);
+  return extend(tokens.subspan(static_cast<size_t>(common)), cancel);
+}
+
+Result<Generation> LocalSession::generate(std::span<const TokenId> prompt, const GenerateOptions& options) {
+  TRY(check(options.sampler));
+  Generation out;
+  const auto start = std::chrono::steady_clock::now();
+  const auto common = std::ranges::mismatch(tokens_, prompt).in1 - tokens_.begin();
+  out.cached_tokens = std::min<int64_t>(common, static_cast<int64_t>(prompt.size()) - 1);
+  out.prompt_tokens = static_cast<int64_t>(prompt.size()) - out.cached_tokens;
+  if (Result<void> fed = feed(prompt, options.cancel); !fed) {
+    if (fed.error().code != ErrorCode::cancelled) return std::unexpected(std::move(fed).error());
+    out.reason = FinishReason::cancelled;
+    out.prompt_ms = ms_since(start);
+    return out;
+  }
+  out.prompt_ms = ms_since(start);
+  const auto decode_start = std::chrono::steady_clock::now();
+  TRY(sample_loop(options, out));
+  out.decode_ms = ms_since(decode_start);
+  return out;
+}
+
+Result<void> LocalSession::sample_loop(const GenerateOptions& options, Generation& out) {
+  Sampler sampler(options.sampler, host_.vocabulary);
+  Utf8Stream stream;
+  const auto emit = [&](std::string_view text) {
+    if (text.empty()) return;
+    out.text += text;
+    if (options.on_text) options.on_text(text);
+  };
+  out.reason = FinishReason::length;
+  while (options.max_tokens < 0 || static_cast<int64_t>(out.tokens.size()) < options.max_tokens) {
+    if (!out.tokens.empty()) {
+      if (static_cast<int64_t>(tokens_.size()) >= host_.capacity) {
+        out.reason = FinishReason::context_full;
+        break;
+      }
+      TRY(extend({&out.tokens.back(), 1}, nullptr));
+    }
+    if (cancelled(options.cancel)) {
+      out.reason = FinishReason::cancelled;
+      break;
+    }
+    const TokenId token = sampler.sample(logits_, tokens_);
+    out.tokens.push_back(token);
+    if (options.end_tokens == GenerateOptions::EndTokens::stop && host_.tokenizer->ends_generation(token)) {
+      out.reason = FinishReason::end_of_text;
+      break;
+    }
+    emit(stream.push(host_.tokenizer->bytes(token)));
+  }
+  emit(stream.finish());
+  return {};
+}
+
+Result<void> LocalSession::score(std::span<const TokenId> tokens, int64_t first,
+                                 const std::function<void(int64_t, std::span<const float>)>& on_row) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  if (first < 0 || first > count) return fail(ErrorCode::invalid_argument, "The first position to score is outside the text.");
+  if (count > host_.capacity) return fail(ErrorCode::context_full, "The text to score does not fit the context.");
+  truncate(0);
+  TRY(extend(tokens.first(static_cast<size_t>(first)), nullptr));
+  std::vector<int32_t> rows;
+  for (int64_t done = first; done < count;) {
+    const int64_t n = std::min({count - done, host_.max_outputs, host_.max_tokens});
+    rows.clear();
+    for (int64_t i = 0; i < n; ++i) rows.push_back(static_cast<int32_t>(i));
+    const OutputRows out = TRY(step(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(n)), rows));
+    for (int64_t i = 0; i < n; ++i) on_row(done + i, out.row(i));
+    done += n;
+  }
+  return {};
+}
+
+}  // namespace nanomind
