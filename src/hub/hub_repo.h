@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Repositories of the hub (Hugging Face, or a mirror with the same interface): which file of `org/repo[:quant]` is
+// meant, and its address. Interface: GET {endpoint}/api/models/{repo}/tree/{revision}?recursive=true and
+// {endpoint}/{repo}/resolve/{revision}/{file}.
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "hub/http.h"
+#include "hub/model_name.h"
+
+namespace nanomind {
+
+struct HubOptions {
+  std::string endpoint = "https://huggingface.co";  // HF_ENDPOINT
+  std::string token;                                // HF_TOKEN; empty: ask without
+};
+
+struct HubFile {
+  std::string path;  // inside the repository
+  uint64_t bytes = 0;
+  std::string sha256;  // empty when the listing does not say
+};
+
+// Asks the hub for the repository's files and chooses one.
+Result<HubFile> find_hub_file(const HttpClient& http, const HubOptions& hub, const HubName& name, std::stop_token stop);
+
+// Chooses from the JSON listing: the wanted quantisation or file; without one Q4_K_M, then Q8_0, then the first model.
+// Projectors, importance matrices and draft heads are not models. Errors: not_found with what there is, unsupported for
+// split files, network for a listing that is none.
+Result<HubFile> choose_hub_file(std::string_view listing_json, const HubName& name);
+
+std::string hub_file_url(std::string_view endpoint, std::string_view repo, std::string_view revision,
+                         std::string_view file);
+
+}  // namespace nanomind

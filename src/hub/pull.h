@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings a model into the store: tries its sources in order, checks room first and the hash afterwards, and goes on
+// where an earlier attempt stopped. A model that is already there is found without any connection.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "hub/catalog.h"
+#include "hub/http.h"
+#include "hub/hub_repo.h"
+#include "hub/model_name.h"
+#include "hub/python_package.h"
+#include "hub/store.h"
+
+namespace nanomind {
+
+enum class PullStage {
+  waiting,
+  downloading,
+  copying,
+  verifying
+};  // waiting: another program is pulling the same model
+
+struct PullProgress {
+  PullStage stage = PullStage::downloading;
+  uint64_t done = 0;   // bytes
+  uint64_t total = 0;  // 0: not known
+  std::string source;  // for people
+};
+
+struct PullOptions {
+  HubOptions hub;
+  HttpOptions http;
+  PipOptions pip;
+  std::function<void(const PullProgress&)> progress;  // from the calling thread; may be empty
+  Log log;                                            // sources that failed, notices about room
+  std::stop_token stop;                               // on request: cancelled, and what has come is kept
+  // Free bytes for this user on the disk of a folder; replaced in tests.
+  std::function<Result<uint64_t>(const std::filesystem::path&)> free_space;
+};
+
+struct PulledModel {
+  StoredModel model;
+  bool already_there = false;
+};
+
+// Errors: not_found, network, corrupt (the bytes are not those that were promised, or no GGUF), no_space, io,
+// cancelled. When all sources fail the message says why for each.
+Result<PulledModel> pull(const ModelName& name, const Catalog& catalog, const Store& store, const PullOptions& options);
+
+// The stored model that `name` stands for, without any connection; empty when it has to be pulled first.
+Result<std::optional<StoredModel>> find_stored(const ModelName& name, const Catalog& catalog, const Store& store);
+
+// Removes the stored model that `name` stands for with its side files and unfinished downloads; the bytes set free.
+// not_found when there is nothing of it.
+Result<uint64_t> remove_stored(const ModelName& name, const Catalog& catalog, const Store& store);
+
+}  // namespace nanomind
