@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where notices go. Library code never prints: it reports through a Log that the program passes down; a default Log is silent.
+// Where notices go. Library code never prints: it reports through a Log that the program passes down; a default Log is
+// silent.
 #pragma once
 
 #include <functional>

@@ -25,7 +25,7 @@ std::unexpected<Error> system_error(const std::string& what, const std::filesyst
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return system_error("Cannot open", path, errno);
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd, &info) != 0) {
     const int code = errno;
     ::close(fd);
@@ -92,7 +92,8 @@ void AtomicFile::abandon() {
 
 Result<void> AtomicFile::reserve(uint64_t bytes) {
   const int code = ::posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
-  if (code == EOPNOTSUPP || code == EINVAL) return {};  // file systems without preallocation report a full disk on write
+  if (code == EOPNOTSUPP || code == EINVAL)
+    return {};  // file systems without preallocation report a full disk on write
   if (code != 0) return system_error("Cannot reserve space for", target_, code);
   return {};
 }

@@ -27,8 +27,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Writes beside `target` under a temporary name; `commit` syncs the bytes and renames, so readers see the old file or the
-// complete new one. Without commit the temporary file is removed. One thread at a time, except write_at.
+// Writes beside `target` under a temporary name; `commit` syncs the bytes and renames, so readers see the old file or
+// the complete new one. Without commit the temporary file is removed. One thread at a time, except write_at.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::filesystem::path& target);

@@ -48,18 +48,18 @@ inline void take(std::expected<void, Error>&&) {}
 }  // namespace nanomind
 
 // Evaluates to the value of a Result, or returns its error from the enclosing function.
-#define TRY(expression)                                                   \
-  ({                                                                      \
-    auto try_result_ = (expression);                                      \
-    if (!try_result_) [[unlikely]]                                        \
+#define TRY(expression)                                                          \
+  ({                                                                             \
+    auto try_result_ = (expression);                                             \
+    if (!try_result_) [[unlikely]]                                               \
       return std::unexpected<::nanomind::Error>(std::move(try_result_).error()); \
-    ::nanomind::detail::take(std::move(try_result_));                     \
+    ::nanomind::detail::take(std::move(try_result_));                            \
   })
 
-#define CHECK(condition)                                                                      \
-  do {                                                                                        \
-    if (!(condition)) [[unlikely]] {                                                          \
+#define CHECK(condition)                                                                     \
+  do {                                                                                       \
+    if (!(condition)) [[unlikely]] {                                                         \
       std::fprintf(stderr, "%s:%d: broken invariant: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                           \
-    }                                                                                         \
+      std::abort();                                                                          \
+    }                                                                                        \
   } while (false)

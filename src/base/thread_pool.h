@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pool of threads for fork-join loops: workers spin a little for the next loop, then sleep, so an idle program uses no CPU.
-// Chunks are handed out from a counter, never split statically, so a busy core does not hold up the others.
+// One pool of threads for fork-join loops: workers spin a little for the next loop, then sleep, so an idle program uses
+// no CPU. Chunks are handed out from a counter, never split statically, so a busy core does not hold up the others.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls f(i) for each i in [0, count), from the caller and the workers, and returns when all are done. Allocates nothing.
-  // One loop at a time: not to be called from inside f, nor from two threads at once. f must not throw.
+  // Calls f(i) for each i in [0, count), from the caller and the workers, and returns when all are done. Allocates
+  // nothing. One loop at a time: not to be called from inside f, nor from two threads at once. f must not throw.
   template <typename F>
   void for_each(int64_t count, const F& f) {
     if (count <= 0) return;
@@ -30,7 +30,9 @@ class ThreadPool {
       for (int64_t i = 0; i < count; ++i) f(i);
       return;
     }
-    run({.call = [](const void* context, int64_t i) { (*static_cast<const F*>(context))(i); }, .context = &f, .count = count});
+    run({.call = [](const void* context, int64_t i) { (*static_cast<const F*>(context))(i); },
+         .context = &f,
+         .count = count});
   }
 
  private:
@@ -41,11 +43,11 @@ class ThreadPool {
   };
 
   void run(const Task& task);
-  void work();       // a worker's life
+  void work();  // a worker's life
   void take_chunks();
 
-  // Epoch in the high 32 bits, then kOpen, then the number of workers inside the current loop. A worker may only enter an
-  // open loop, and the caller returns only after it has closed the loop and all have left.
+  // Epoch in the high 32 bits, then kOpen, then the number of workers inside the current loop. A worker may only enter
+  // an open loop, and the caller returns only after it has closed the loop and all have left.
   static constexpr uint64_t kOpen = 1u << 31;
   alignas(64) std::atomic<uint64_t> state_{0};
   alignas(64) std::atomic<int64_t> next_{0};

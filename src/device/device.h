@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seam between what is computed (a Program) and where: what a place that can compute must offer. CPU, GPU, NPU and the
-// simulated device differ only behind these three classes.
+// The seam between what is computed (a Program) and where: what a place that can compute must offer. CPU, GPU, NPU and
+// the simulated device differ only behind these three classes.
 #pragma once
 
 #include <cstddef>
@@ -39,10 +39,10 @@ inline constexpr int64_t kKvBlockTokens = 64;
 
 // One forward pass. Everything is borrowed for the call.
 struct Step {
-  std::span<const int32_t> tokens;           // [T] vocabulary ids
-  std::span<const SequenceRows> sequences;   // their rows add up to T, in order
-  std::span<const int32_t> outputs;          // [R] rows (0..T-1) whose result is wanted; may be empty
-  Buffer* kv_cache = nullptr;                // whole blocks of Executable::kv_block_bytes
+  std::span<const int32_t> tokens;          // [T] vocabulary ids
+  std::span<const SequenceRows> sequences;  // their rows add up to T, in order
+  std::span<const int32_t> outputs;         // [R] rows (0..T-1) whose result is wanted; may be empty
+  Buffer* kv_cache = nullptr;               // whole blocks of Executable::kv_block_bytes
 };
 
 // Rows of floats that belong to the executable and live until its next run.
@@ -67,8 +67,8 @@ class Executable {
 };
 
 struct CompileOptions {
-  // Parallel to Program::weights, and alive as long as the executable: matrices in the packed layout of tensor/packed.h,
-  // vectors as floats.
+  // Parallel to Program::weights, and alive as long as the executable: matrices in the packed layout of
+  // tensor/packed.h, vectors as floats.
   std::span<const std::span<const std::byte>> weights;
   int64_t max_tokens = 0;   // largest T of a step
   int64_t max_outputs = 0;  // largest R

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole small programs on the CPU device against the reference interpreter on the same dequantised weights: every weight type,
-// whole prompts, chunks, single steps, several sequences in one step; bad steps are refused; the simulated device's faults.
+// Whole small programs on the CPU device against the reference interpreter on the same dequantised weights: every
+// weight type, whole prompts, chunks, single steps, several sequences in one step; bad steps are refused; the simulated
+// device's faults.
 #include "device/device.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +26,8 @@ class SmallModel {
  public:
   explicit SmallModel(DType dtype) : random_(17) {
     const Weight table = matrix(dtype, kVocabulary, kWidth);
-    const int ropes[] = {rec_.rope_table({RopePairs::halves, frequencies(16)}), rec_.rope_table({RopePairs::adjacent, frequencies(12)})};
+    const int ropes[] = {rec_.rope_table({RopePairs::halves, frequencies(16)}),
+                         rec_.rope_table({RopePairs::adjacent, frequencies(12)})};
     Value x = rec_.embed(table, 1.5F);
     for (int i = 0; i < 2; ++i) {
       const Value h = rec_.rms_norm(x, vector(kWidth), 1e-5F);
@@ -33,14 +35,19 @@ class SmallModel {
       Value k = rec_.matmul(h, matrix(dtype, kKvHeads * kHeadDim, kWidth));
       const Value v = rec_.matmul(h, matrix(dtype, kKvHeads * kHeadDim, kWidth));
       if (i == 1) q = rec_.rms_norm_heads(q, vector(kHeadDim), 1e-6F);
-      const Value mixed = rec_.attention({.q = rec_.rope(q, ropes[i], kHeadDim), .k = rec_.rope(k, ropes[i], kHeadDim), .v = v,
-                                          .layer = rec_.kv_layer({kKvHeads, kHeadDim}), .heads = kHeads,
-                                          .window = i == 0 ? 0 : kWindow, .scale = 0.2F});
+      const Value mixed = rec_.attention({.q = rec_.rope(q, ropes[i], kHeadDim),
+                                          .k = rec_.rope(k, ropes[i], kHeadDim),
+                                          .v = v,
+                                          .layer = rec_.kv_layer({kKvHeads, kHeadDim}),
+                                          .heads = kHeads,
+                                          .window = i == 0 ? 0 : kWindow,
+                                          .scale = 0.2F});
       // The heads' width is no multiple of 256, so this one is never a K type.
       x = rec_.add(x, rec_.matmul(mixed, matrix(DType::q8_0, kWidth, kHeads * kHeadDim)));
       const Value g = rec_.rms_norm(x, vector(kWidth), 1e-5F);
-      const Value gated = rec_.gated(rec_.matmul(g, matrix(dtype, kHidden, kWidth)), rec_.matmul(g, matrix(dtype, kHidden, kWidth)),
-                                     i == 0 ? Activation::silu : Activation::gelu_tanh);
+      const Value gated =
+          rec_.gated(rec_.matmul(g, matrix(dtype, kHidden, kWidth)), rec_.matmul(g, matrix(dtype, kHidden, kWidth)),
+                     i == 0 ? Activation::silu : Activation::gelu_tanh);
       x = rec_.add(x, rec_.matmul(gated, matrix(dtype, kWidth, kHidden)));
     }
     const Value logits = rec_.matmul(rec_.rms_norm(rec_.select_outputs(x), vector(kWidth), 1e-5F), table);
@@ -101,11 +108,14 @@ class DeviceTest : public ::testing::TestWithParam<std::tuple<std::string, DType
  protected:
   DeviceTest() : model_(std::get<1>(GetParam())) {
     device_ = std::move(*open_device("cpu", {.threads = 2, .isa = std::get<0>(GetParam())}));
-    executable_ = std::move(*device_->compile(model_.program, {.weights = model_.views, .max_tokens = 128, .max_outputs = 8}));
+    executable_ =
+        std::move(*device_->compile(model_.program, {.weights = model_.views, .max_tokens = 128, .max_outputs = 8}));
     cache_ = std::move(*device_->allocate(executable_->kv_block_bytes() * 16));
   }
-  OutputRows run(std::span<const int32_t> ids, std::span<const SequenceRows> sequences, std::span<const int32_t> outputs) {
-    Result<OutputRows> out = executable_->run({.tokens = ids, .sequences = sequences, .outputs = outputs, .kv_cache = cache_.get()});
+  OutputRows run(std::span<const int32_t> ids, std::span<const SequenceRows> sequences,
+                 std::span<const int32_t> outputs) {
+    Result<OutputRows> out =
+        executable_->run({.tokens = ids, .sequences = sequences, .outputs = outputs, .kv_cache = cache_.get()});
     EXPECT_TRUE(out) << out.error().message;
     return out.value_or(OutputRows{});
   }
@@ -130,7 +140,8 @@ TEST_P(DeviceTest, WholePromptChunksAndStepsAgreeWithTheReference) {
   for (const int64_t rows : {1, 7, 40, 16, 36, 1}) {
     const SequenceRows part{.blocks = blocks, .past = past, .rows = rows};
     const std::vector<int32_t> last{static_cast<int32_t>(rows - 1)};
-    const OutputRows chunk = run(std::span(ids).subspan(static_cast<size_t>(past), static_cast<size_t>(rows)), {&part, 1}, last);
+    const OutputRows chunk =
+        run(std::span(ids).subspan(static_cast<size_t>(past), static_cast<size_t>(rows)), {&part, 1}, last);
     past += rows;
     if (past == 101) expect_close(chunk.row(0), std::span(expected).last(kVocabulary));
   }
@@ -140,7 +151,8 @@ TEST_P(DeviceTest, SequencesOfOneStepDoNotSeeEachOther) {
   const std::vector<int32_t> a = tokens(70, 2), b = tokens(9, 3), blocks_a{7, 1}, blocks_b{0};
   std::vector<int32_t> both = a;
   both.insert(both.end(), b.begin(), b.end());
-  const SequenceRows parts[] = {{.blocks = blocks_a, .past = 0, .rows = 70}, {.blocks = blocks_b, .past = 0, .rows = 9}};
+  const SequenceRows parts[] = {{.blocks = blocks_a, .past = 0, .rows = 70},
+                                {.blocks = blocks_b, .past = 0, .rows = 9}};
   const std::vector<int32_t> wanted{69, 78};
   const OutputRows out = run(both, parts, wanted);
   const std::vector<int32_t> last_a{69}, last_b{8};
@@ -151,7 +163,8 @@ TEST_P(DeviceTest, SequencesOfOneStepDoNotSeeEachOther) {
 std::vector<std::tuple<std::string, DType>> cases() {
   std::vector<std::tuple<std::string, DType>> all;
   for (const std::string& isa : runnable_isas()) {
-    for (DType t : {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q8_0, DType::q4_k, DType::q6_k}) {
+    for (DType t : {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q8_0,
+                    DType::q4_k, DType::q6_k}) {
       all.emplace_back(isa, t);
     }
   }
@@ -164,13 +177,16 @@ INSTANTIATE_TEST_SUITE_P(Types, DeviceTest, ::testing::ValuesIn(cases()), [](con
 TEST(Device, RefusesBadSteps) {
   const SmallModel model(DType::q4_0);
   const auto device = std::move(*open_device("cpu", {.threads = 1, .isa = ""}));
-  const auto executable = std::move(*device->compile(model.program, {.weights = model.views, .max_tokens = 4, .max_outputs = 1}));
+  const auto executable =
+      std::move(*device->compile(model.program, {.weights = model.views, .max_tokens = 4, .max_outputs = 1}));
   const auto cache = std::move(*device->allocate(executable->kv_block_bytes()));
-  const std::vector<int32_t> block{0}, no_block{1}, good{1, 2}, outside{1, kVocabulary}, row{1}, no_row{2}, two_rows{0, 1};
+  const std::vector<int32_t> block{0}, no_block{1}, good{1, 2}, outside{1, kVocabulary}, row{1}, no_row{2},
+      two_rows{0, 1};
   const SequenceRows fine{.blocks = block, .past = 0, .rows = 2}, beyond{.blocks = block, .past = 63, .rows = 2},
       elsewhere{.blocks = no_block, .past = 0, .rows = 2}, fewer{.blocks = block, .past = 0, .rows = 1};
   const auto code = [&](std::span<const int32_t> ids, const SequenceRows& s, std::span<const int32_t> outputs) {
-    const auto result = executable->run({.tokens = ids, .sequences = {&s, 1}, .outputs = outputs, .kv_cache = cache.get()});
+    const auto result =
+        executable->run({.tokens = ids, .sequences = {&s, 1}, .outputs = outputs, .kv_cache = cache.get()});
     return result ? "ok" : result.error().code == ErrorCode::invalid_argument ? "invalid" : "other";
   };
   EXPECT_STREQ(code(outside, fine, row), "invalid");
@@ -209,7 +225,8 @@ TEST(SimDevice, ScriptsTimeAndFaultsAndRecovers) {
   script.faults.push_back({.at = SimFault::At::run, .call = 1, .error = {ErrorCode::io, "The device was lost."}});
   const auto device = simulate(std::move(*open_device("cpu", {.threads = 1, .isa = ""})), script, &clock);
   EXPECT_EQ(device->info().name, "sim:cpu");
-  const auto executable = std::move(*device->compile(model.program, {.weights = model.views, .max_tokens = 4, .max_outputs = 1}));
+  const auto executable =
+      std::move(*device->compile(model.program, {.weights = model.views, .max_tokens = 4, .max_outputs = 1}));
   const auto cache = std::move(*device->allocate(executable->kv_block_bytes()));
   EXPECT_FALSE(device->allocate(64));
   const std::vector<int32_t> block{0}, ids{1, 2, 3}, row{2};

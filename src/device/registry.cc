@@ -36,7 +36,8 @@ Result<std::unique_ptr<Device>> open_device(std::string_view name, const DeviceO
   for (const Entry& entry : kDevices) {
     if (entry.name == name) return entry.open(options);
   }
-  return fail(ErrorCode::not_found, fmt::format("There is no device '{}'; known are {}.", name, fmt::join(device_names(), ", ")));
+  return fail(ErrorCode::not_found,
+              fmt::format("There is no device '{}'; known are {}.", name, fmt::join(device_names(), ", ")));
 }
 
 }  // namespace nanomind

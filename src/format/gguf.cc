@@ -26,26 +26,16 @@ template <typename F>
 auto with_element(const GgufArray& array, uint64_t i, F f) {
   CHECK(i < array.count && array.element != GgufType::string && array.element != GgufType::array);
   switch (array.element) {
-    case GgufType::i8:
-      return f(element<int8_t>(array.bytes, i));
-    case GgufType::u16:
-      return f(element<uint16_t>(array.bytes, i));
-    case GgufType::i16:
-      return f(element<int16_t>(array.bytes, i));
-    case GgufType::u32:
-      return f(element<uint32_t>(array.bytes, i));
-    case GgufType::i32:
-      return f(element<int32_t>(array.bytes, i));
-    case GgufType::f32:
-      return f(element<float>(array.bytes, i));
-    case GgufType::u64:
-      return f(element<uint64_t>(array.bytes, i));
-    case GgufType::i64:
-      return f(element<int64_t>(array.bytes, i));
-    case GgufType::f64:
-      return f(element<double>(array.bytes, i));
-    default:
-      return f(element<uint8_t>(array.bytes, i));  // u8, boolean
+    case GgufType::i8: return f(element<int8_t>(array.bytes, i));
+    case GgufType::u16: return f(element<uint16_t>(array.bytes, i));
+    case GgufType::i16: return f(element<int16_t>(array.bytes, i));
+    case GgufType::u32: return f(element<uint32_t>(array.bytes, i));
+    case GgufType::i32: return f(element<int32_t>(array.bytes, i));
+    case GgufType::f32: return f(element<float>(array.bytes, i));
+    case GgufType::u64: return f(element<uint64_t>(array.bytes, i));
+    case GgufType::i64: return f(element<int64_t>(array.bytes, i));
+    case GgufType::f64: return f(element<double>(array.bytes, i));
+    default: return f(element<uint8_t>(array.bytes, i));  // u8, boolean
   }
 }
 

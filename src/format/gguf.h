@@ -56,7 +56,7 @@ struct GgufPart {
 class GgufFile {
  public:
   // Maps the file. Errors name the path and say what the file is instead (HTML page, LFS pointer, safetensors, empty,
-  // truncated, big-endian, a future version, one part of a split model, …).
+  // truncated, big-endian, a future version, one part of a split model, ...).
   static Result<GgufFile> open(const std::filesystem::path& path);
   // Reads from memory that outlives the result; for tests and fuzzers.
   static Result<GgufFile> parse(std::span<const std::byte> bytes);

@@ -50,22 +50,17 @@ uint64_t element_bytes(GgufType type) {
   switch (type) {
     case GgufType::u8:
     case GgufType::i8:
-    case GgufType::boolean:
-      return 1;
+    case GgufType::boolean: return 1;
     case GgufType::u16:
-    case GgufType::i16:
-      return 2;
+    case GgufType::i16: return 2;
     case GgufType::u32:
     case GgufType::i32:
-    case GgufType::f32:
-      return 4;
+    case GgufType::f32: return 4;
     case GgufType::u64:
     case GgufType::i64:
-    case GgufType::f64:
-      return 8;
+    case GgufType::f64: return 8;
     case GgufType::string:
-    case GgufType::array:
-      return 0;
+    case GgufType::array: return 0;
   }
   return 0;
 }
@@ -167,35 +162,23 @@ Result<void> GgufParser::read_metadata() {
 
 Result<GgufValue> GgufParser::read_value(GgufType type, std::string_view key) {
   switch (type) {
-    case GgufType::u8:
-      return uint64_t{TRY(read<uint8_t>())};
-    case GgufType::i8:
-      return int64_t{TRY(read<int8_t>())};
-    case GgufType::u16:
-      return uint64_t{TRY(read<uint16_t>())};
-    case GgufType::i16:
-      return int64_t{TRY(read<int16_t>())};
-    case GgufType::u32:
-      return uint64_t{TRY(read<uint32_t>())};
-    case GgufType::i32:
-      return int64_t{TRY(read<int32_t>())};
-    case GgufType::u64:
-      return uint64_t{TRY(read<uint64_t>())};
-    case GgufType::i64:
-      return int64_t{TRY(read<int64_t>())};
-    case GgufType::f32:
-      return double{TRY(read<float>())};
-    case GgufType::f64:
-      return double{TRY(read<double>())};
+    case GgufType::u8: return uint64_t{TRY(read<uint8_t>())};
+    case GgufType::i8: return int64_t{TRY(read<int8_t>())};
+    case GgufType::u16: return uint64_t{TRY(read<uint16_t>())};
+    case GgufType::i16: return int64_t{TRY(read<int16_t>())};
+    case GgufType::u32: return uint64_t{TRY(read<uint32_t>())};
+    case GgufType::i32: return int64_t{TRY(read<int32_t>())};
+    case GgufType::u64: return uint64_t{TRY(read<uint64_t>())};
+    case GgufType::i64: return int64_t{TRY(read<int64_t>())};
+    case GgufType::f32: return double{TRY(read<float>())};
+    case GgufType::f64: return double{TRY(read<double>())};
     case GgufType::boolean: {
       const auto truth = TRY(read<uint8_t>());
       if (truth > 1) return damaged(reading_ + " is a boolean with the value " + std::to_string(truth));
       return truth == 1;
     }
-    case GgufType::string:
-      return TRY(read_string());
-    case GgufType::array:
-      return TRY(read_array(key));
+    case GgufType::string: return TRY(read_string());
+    case GgufType::array: return TRY(read_array(key));
   }
   return damaged(reading_ + " has the unknown type " + std::to_string(static_cast<uint32_t>(type)));
 }

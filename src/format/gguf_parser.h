@@ -13,7 +13,7 @@
 
 namespace nanomind {
 
-// "u8", "string", … as messages name element types.
+// "u8", "string" and so on, as messages name element types.
 std::string_view gguf_type_label(GgufType type);
 
 class GgufParser {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gemma 3 decoder (GGUF arch "gemma3"): norms before and after attention and feed-forward, normed q and k, five layers with
-// a sliding window for each global one, GELU-gated feed-forward, embeddings scaled by sqrt(E). Gemma 3 report,
+// Gemma 3 decoder (GGUF arch "gemma3"): norms before and after attention and feed-forward, normed q and k, five layers
+// with a sliding window for each global one, GELU-gated feed-forward, embeddings scaled by sqrt(E). Gemma 3 report,
 // arXiv 2503.19786. GGUF files store norm weights with the 1 of "1 + w" already added.
 #include <cmath>
 
@@ -10,8 +10,8 @@
 namespace nanomind {
 namespace {
 
-constexpr int64_t kGlobalEvery = 6;        // layer i sees everything when (i + 1) % 6 == 0
-constexpr double kLocalTheta = 10000.0;    // rotary base of the layers with a window
+constexpr int64_t kGlobalEvery = 6;      // layer i sees everything when (i + 1) % 6 == 0
+constexpr double kLocalTheta = 10000.0;  // rotary base of the layers with a window
 
 struct Layer {
   Weight attn_norm, q, k, v, q_norm, k_norm, o, post_attn_norm, ffn_norm, post_ffn_norm;

@@ -33,8 +33,8 @@ Result<Model> build_model(const GgufFile& file) {
   for (const Architecture& a : kArchitectures) {
     if (a.name == wanted) return a.build(file);
   }
-  return fail(ErrorCode::unsupported, fmt::format("Models of architecture '{}' are not supported yet; known are {}.", wanted,
-                                                  fmt::join(architecture_names(), ", ")));
+  return fail(ErrorCode::unsupported, fmt::format("Models of architecture '{}' are not supported yet; known are {}.",
+                                                  wanted, fmt::join(architecture_names(), ", ")));
 }
 
 }  // namespace nanomind

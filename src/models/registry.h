@@ -17,7 +17,7 @@ struct Model {
   int64_t context_length = 0;  // tokens that it was trained for
   int64_t vocabulary = 0;      // V, width of the program's output
   int64_t layers = 0;
-  int64_t width = 0;           // E
+  int64_t width = 0;  // E
   Program program;
 };
 

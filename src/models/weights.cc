@@ -67,8 +67,8 @@ Weight WeightReader::bind(const std::string& name, const Shape& shape) {
     complain(fmt::format("Tensor {} has shape {}, expected {}.", name, to_string(tensor->shape), to_string(shape)));
   } else if (!tensor->dtype) {
     const std::string_view type = gguf_type_name(tensor->type_number);
-    complain(fmt::format("Tensor {} has type {}, which is not supported yet; use a Q4_K_M, Q5_0, Q6_K or Q8_0 file.", name,
-                         type.empty() ? fmt::format("number {}", tensor->type_number) : std::string(type)));
+    complain(fmt::format("Tensor {} has type {}, which is not supported yet; use a Q4_K_M, Q5_0, Q6_K or Q8_0 file.",
+                         name, type.empty() ? fmt::format("number {}", tensor->type_number) : std::string(type)));
   } else {
     info.dtype = *tensor->dtype;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading of a model's parameters and weights: every look-up is checked, and all failures are collected and reported together.
+// Reading of a model's parameters and weights: every look-up is checked, and all failures are collected and reported
+// together.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Program: the flat tape of operations that a model records once and a device compiles once. It says what is computed, on
-// values with symbolic row counts, and nothing about where. Plain data; built by Recorder.
+// A Program: the flat tape of operations that a model records once and a device compiles once. It says what is
+// computed, on values with symbolic row counts, and nothing about where. Plain data; built by Recorder.
 #pragma once
 
 #include <cstdint>
@@ -77,8 +77,8 @@ struct Rope {
   int32_t rope;  // index into Program::ropes
   int32_t heads, head_dim;
 };
-// Appends k and v [T, K * D] to the layer's cache, then out[T, H * D] = softmax(scale * q K^T) V per query head, causal within
-// the row's own sequence. Row at position p sees positions p - window + 1 .. p; window 0 means all.
+// Appends k and v [T, K * D] to the layer's cache, then out[T, H * D] = softmax(scale * q K^T) V per query head, causal
+// within the row's own sequence. Row at position p sees positions p - window + 1 .. p; window 0 means all.
 struct Attention {
   ValueId out, q, k, v;
   int32_t layer;
@@ -101,7 +101,8 @@ struct SelectRows {
 
 }  // namespace op
 
-using Op = std::variant<op::Embed, op::RmsNorm, op::MatMul, op::Rope, op::Attention, op::GatedActivation, op::Add, op::SelectRows>;
+using Op = std::variant<op::Embed, op::RmsNorm, op::MatMul, op::Rope, op::Attention, op::GatedActivation, op::Add,
+                        op::SelectRows>;
 
 struct Program {
   std::vector<ValueInfo> values;

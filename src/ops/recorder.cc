@@ -82,8 +82,14 @@ Value Recorder::attention(const AttentionArgs& args) {
   CHECK(info(args.k).columns == kv.kv_heads * kv.head_dim && info(args.v).columns == kv.kv_heads * kv.head_dim);
   CHECK(info(args.q).columns == args.heads * kv.head_dim && args.heads % kv.kv_heads == 0);
   const Value out = value(Rows::tokens, info(args.q).columns);
-  program_.ops.push_back(op::Attention{.out = out.id, .q = args.q.id, .k = args.k.id, .v = args.v.id, .layer = args.layer,
-                                       .heads = args.heads, .window = args.window, .scale = args.scale});
+  program_.ops.push_back(op::Attention{.out = out.id,
+                                       .q = args.q.id,
+                                       .k = args.k.id,
+                                       .v = args.v.id,
+                                       .layer = args.layer,
+                                       .heads = args.heads,
+                                       .window = args.window,
+                                       .scale = args.scale});
   return out;
 }
 

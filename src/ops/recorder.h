@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records a Program. Each call appends one operation, checks shapes by the operation's rule and returns the new value, so a
-// model reads like eager code. A wrong shape here is a mistake of the model file's author (weights were checked when they
-// were bound), hence CHECK.
+// Records a Program. Each call appends one operation, checks shapes by the operation's rule and returns the new value,
+// so a model reads like eager code. A wrong shape here is a mistake of the model file's author (weights were checked
+// when they were bound), hence CHECK.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,10 @@ class Recorder {
   int rope_table(RopeInfo info);
 
   Value embed(Weight table, float scale = 1.0F);
-  Value rms_norm(Value x, Weight weight, float eps);                // over the whole row
-  Value rms_norm_heads(Value x, Weight weight, float eps);          // over each run of as many columns as the weight has
+  Value rms_norm(Value x, Weight weight, float eps);        // over the whole row
+  Value rms_norm_heads(Value x, Weight weight, float eps);  // over each run of as many columns as the weight has
   Value matmul(Value x, Weight weight, Weight bias = {});
-  Value rope(Value x, int table, int head_dim);                     // x itself is rotated; returns it
+  Value rope(Value x, int table, int head_dim);  // x itself is rotated; returns it
   struct AttentionArgs {
     Value q, k, v;
     int layer = 0;

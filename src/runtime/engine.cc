@@ -23,11 +23,13 @@
 namespace nanomind {
 namespace {
 
-// Tokens of the largest step: enough rows to reuse each weight many times, few enough that their activations stay in cache.
+// Tokens of the largest step: enough rows to reuse each weight many times, few enough that their activations stay in
+// cache.
 constexpr int64_t kMaxStepTokens = 256;
 constexpr int64_t kMaxStepOutputs = 16;
 
-// What the program's weights are bound to: packed matrices, and vectors as floats (in the mapped file, or converted here).
+// What the program's weights are bound to: packed matrices, and vectors as floats (in the mapped file, or converted
+// here).
 class WeightBinding {
  public:
   static Result<WeightBinding> bind(const Program& program, const GgufFile& file, const PackedWeights& packed) {
@@ -38,7 +40,9 @@ class WeightBinding {
         continue;
       }
       const PackedMatrix* matrix = packed.find(info.name);
-      if (matrix == nullptr) return fail(ErrorCode::corrupt, fmt::format("Tensor {} has no packed form; run `nanomind pack` again.", info.name));
+      if (matrix == nullptr)
+        return fail(ErrorCode::corrupt,
+                    fmt::format("Tensor {} has no packed form; run `nanomind pack` again.", info.name));
       binding.views_.push_back(matrix->bytes);
     }
     return binding;
@@ -58,7 +62,10 @@ class WeightBinding {
         case DType::f32: std::memcpy(&owned[i], tensor.data.data() + 4 * i, 4); break;
         case DType::f16: std::memcpy(&half, tensor.data.data() + 2 * i, 2), owned[i] = float_from_half(half); break;
         case DType::bf16: std::memcpy(&half, tensor.data.data() + 2 * i, 2), owned[i] = float_from_bf16(half); break;
-        default: return fail(ErrorCode::unsupported, fmt::format("Tensor {} is a vector of type {}; F32, F16 and BF16 are supported.", tensor.name, traits(dtype).name));
+        default:
+          return fail(ErrorCode::unsupported,
+                      fmt::format("Tensor {} is a vector of type {}; F32, F16 and BF16 are supported.", tensor.name,
+                                  traits(dtype).name));
       }
     }
     converted_.push_back(std::move(owned));
@@ -103,8 +110,10 @@ class LocalEngine final : public Engine {
     TRY(choose_context(model, options));
     tokenizer_ = TRY(make_tokenizer(file_));
     if (tokenizer_->vocabulary_size() > model.vocabulary) {
-      return fail(ErrorCode::corrupt, fmt::format("The tokenizer has {} tokens, but the model's vocabulary is {}; the file does not fit together.",
-                                                  tokenizer_->vocabulary_size(), model.vocabulary));
+      return fail(
+          ErrorCode::corrupt,
+          fmt::format("The tokenizer has {} tokens, but the model's vocabulary is {}; the file does not fit together.",
+                      tokenizer_->vocabulary_size(), model.vocabulary));
     }
     load_template(options.log);
     TRY(load_weights(model, options));
@@ -119,10 +128,13 @@ class LocalEngine final : public Engine {
   const ChatTemplate* chat_template() const override { return template_ ? &*template_ : nullptr; }
 
   Result<std::vector<TokenId>> chat_prompt(std::span<const Message> messages) const override {
-    if (!template_) return fail(ErrorCode::unsupported, "The model's file has no chat template: it continues text (--raw) and does not chat.");
+    if (!template_)
+      return fail(ErrorCode::unsupported,
+                  "The model's file has no chat template: it continues text (--raw) and does not chat.");
     const auto spelling = [&](std::optional<TokenId> id) { return id ? tokenizer_->piece(*id) : std::string_view(); };
     const std::string_view bos = spelling(tokenizer_->beginning_token());
-    const std::string text = TRY(template_->render(messages, {.bos_token = bos, .eos_token = spelling(tokenizer_->end_token())}));
+    const std::string text =
+        TRY(template_->render(messages, {.bos_token = bos, .eos_token = spelling(tokenizer_->end_token())}));
     // Most templates write the beginning token themselves; it must not come twice.
     const bool has_bos = !bos.empty() && text.starts_with(bos);
     return tokenizer_->encode(text, ControlTokens::recognise, has_bos ? Beginning::omit : Beginning::add_if_model_does);
@@ -132,11 +144,13 @@ class LocalEngine final : public Engine {
 
  private:
   Result<void> choose_context(const Model& model, const EngineOptions& options) {
-    if (options.context < 0) return fail(ErrorCode::invalid_argument, "The context must be a positive number of tokens.");
+    if (options.context < 0)
+      return fail(ErrorCode::invalid_argument, "The context must be a positive number of tokens.");
     context_ = options.context > 0 ? options.context : std::min(model.context_length, kDefaultContext);
     if (context_ > model.context_length) {
-      options.log.warning(fmt::format("A context of {} tokens is longer than the {} that the model was trained for; answers may suffer.",
-                                      context_, model.context_length));
+      options.log.warning(fmt::format(
+          "A context of {} tokens is longer than the {} that the model was trained for; answers may suffer.", context_,
+          model.context_length));
     }
     const uint64_t budget = options.memory_bytes > 0 ? options.memory_bytes : available_memory();
     const double kv_bytes = static_cast<double>(context_) * static_cast<double>(kv_bytes_per_token(model.program));
@@ -156,27 +170,38 @@ class LocalEngine final : public Engine {
   }
 
   Result<void> load_weights(const Model& model, const EngineOptions& options) {
-    const std::filesystem::path folder = options.packed_folder.empty() ? options.model.parent_path() : options.packed_folder;
+    const std::filesystem::path folder =
+        options.packed_folder.empty() ? options.model.parent_path() : options.packed_folder;
     std::error_code ignored;
     info_.packed_now = !std::filesystem::exists(packed_path(options.model, folder), ignored);
     device_ = TRY(open_device(options.device, {.threads = options.threads, .isa = options.isa}));
     ThreadPool pool(std::max(1, device_->info().threads));
-    weights_.emplace(TRY(open_or_pack(file_, options.model, {.directory = folder, .pool = &pool, .log = &options.log})));
+    weights_.emplace(
+        TRY(open_or_pack(file_, options.model, {.directory = folder, .pool = &pool, .log = &options.log})));
     binding_.emplace(TRY(WeightBinding::bind(model.program, file_, *weights_)));
     return {};
   }
 
   Result<void> prepare_device(const Model& model, const EngineOptions& options) {
     const int64_t step = std::min(kMaxStepTokens, context_);
-    executable_ = TRY(device_->compile(model.program, {.weights = binding_->views(), .max_tokens = step, .max_outputs = kMaxStepOutputs}));
+    executable_ = TRY(device_->compile(
+        model.program, {.weights = binding_->views(), .max_tokens = step, .max_outputs = kMaxStepOutputs}));
     const int64_t blocks = (context_ + kKvBlockTokens - 1) / kKvBlockTokens;
     info_.kv_bytes = executable_->kv_block_bytes() * static_cast<uint64_t>(blocks);
     info_.activation_bytes = executable_->activation_bytes();
     const uint64_t budget = options.memory_bytes > 0 ? options.memory_bytes : available_memory();
-    TRY(check_memory({.weight_bytes = matrix_bytes(model.program) + info_.activation_bytes, .kv_bytes = info_.kv_bytes, .context = context_}, budget));
+    TRY(check_memory({.weight_bytes = matrix_bytes(model.program) + info_.activation_bytes,
+                      .kv_bytes = info_.kv_bytes,
+                      .context = context_},
+                     budget));
     cache_.emplace(TRY(KvCache::create(*device_, executable_->kv_block_bytes(), blocks)));
-    host_ = {.executable = executable_.get(), .cache = &*cache_, .tokenizer = tokenizer_.get(), .vocabulary = model.vocabulary,
-             .capacity = context_, .max_tokens = step, .max_outputs = std::min(kMaxStepOutputs, step)};
+    host_ = {.executable = executable_.get(),
+             .cache = &*cache_,
+             .tokenizer = tokenizer_.get(),
+             .vocabulary = model.vocabulary,
+             .capacity = context_,
+             .max_tokens = step,
+             .max_outputs = std::min(kMaxStepOutputs, step)};
     return {};
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facade of the runtime: load a model, open sessions, generate text. The only header of runtime/ that programs include,
-// besides sampler.h for its options and perplexity.h.
+// The facade of the runtime: load a model, open sessions, generate text. The only header of runtime/ that programs
+// include, besides sampler.h for its options and perplexity.h.
 #pragma once
 
 #include <atomic>
@@ -23,32 +23,32 @@
 namespace nanomind {
 
 struct EngineOptions {
-  std::filesystem::path model;         // a GGUF file
-  std::filesystem::path packed_folder; // where packed side files go; empty: beside the model
+  std::filesystem::path model;          // a GGUF file
+  std::filesystem::path packed_folder;  // where packed side files go; empty: beside the model
   std::string device = "cpu";
-  std::string isa;                     // empty: the widest that runs
-  int threads = 0;                     // 0: one per core
-  int64_t context = 0;                 // tokens of the KV cache; 0: the smaller of the model's and kDefaultContext
-  uint64_t memory_bytes = 0;           // budget; 0: what the system has available less a reserve
+  std::string isa;            // empty: the widest that runs
+  int threads = 0;            // 0: one per core
+  int64_t context = 0;        // tokens of the KV cache; 0: the smaller of the model's and kDefaultContext
+  uint64_t memory_bytes = 0;  // budget; 0: what the system has available less a reserve
   Log log;
 };
 inline constexpr int64_t kDefaultContext = 8192;
 
 struct EngineInfo {
   std::string architecture;
-  std::string name;            // general.name of the file
-  std::string device;          // DeviceInfo::description
+  std::string name;    // general.name of the file
+  std::string device;  // DeviceInfo::description
   std::string isa;
   int threads = 0;
   int64_t parameters = 0;
-  uint64_t weight_bytes = 0;      // packed and mapped
-  uint64_t decode_bytes = 0;      // weight bytes that one decode step reads
-  uint64_t kv_bytes = 0;          // allocated for the cache
+  uint64_t weight_bytes = 0;  // packed and mapped
+  uint64_t decode_bytes = 0;  // weight bytes that one decode step reads
+  uint64_t kv_bytes = 0;      // allocated for the cache
   uint64_t activation_bytes = 0;
-  int64_t context = 0;            // tokens
+  int64_t context = 0;  // tokens
   int64_t trained_context = 0;
-  double load_ms = 0;             // open to ready
-  bool packed_now = false;        // the side file was written by this load
+  double load_ms = 0;       // open to ready
+  bool packed_now = false;  // the side file was written by this load
 };
 
 // Why an answer ended.
@@ -56,19 +56,19 @@ enum class FinishReason { end_of_text, length, context_full, cancelled };
 
 struct GenerateOptions {
   SamplerOptions sampler;
-  int64_t max_tokens = -1;                      // -1: until the model ends or the context is full
+  int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   enum class EndTokens { stop, ignore } end_tokens = EndTokens::stop;
-  const std::atomic<bool>* cancel = nullptr;    // set from any thread or a signal handler; checked between steps
+  const std::atomic<bool>* cancel = nullptr;  // set from any thread or a signal handler; checked between steps
   // Called with each piece of complete UTF-8 text; may be empty.
   std::function<void(std::string_view)> on_text;
 };
 
 struct Generation {
   std::string text;
-  std::vector<TokenId> tokens;   // sampled ones, the end token included
+  std::vector<TokenId> tokens;  // sampled ones, the end token included
   FinishReason reason = FinishReason::end_of_text;
-  int64_t prompt_tokens = 0;     // evaluated in this call
-  int64_t cached_tokens = 0;     // of the prompt, found in the session
+  int64_t prompt_tokens = 0;  // evaluated in this call
+  int64_t cached_tokens = 0;  // of the prompt, found in the session
   double prompt_ms = 0;
   double decode_ms = 0;
 };
@@ -78,9 +78,9 @@ class Session {
  public:
   virtual ~Session() = default;
 
-  // Makes the session hold exactly `tokens`, reusing the longest common prefix that is cached, and evaluates the rest, so
-  // that `logits` are those after the last token. context_full when they do not fit (nothing is changed then, and never is
-  // anything cut); cancelled when the flag was set. `tokens` is not empty.
+  // Makes the session hold exactly `tokens`, reusing the longest common prefix that is cached, and evaluates the rest,
+  // so that `logits` are those after the last token. context_full when they do not fit (nothing is changed then, and
+  // never is anything cut); cancelled when the flag was set. `tokens` is not empty.
   virtual Result<void> feed(std::span<const TokenId> tokens, const std::atomic<bool>* cancel) = 0;
   // Logits [V] after the last token; valid until the next call that evaluates.
   virtual std::span<const float> logits() const = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine on tiny random models: logits against transformers' float reference (tests/golden/tiny-*.json), and everything
-// that must not change them: chunks, prefix reuse, other sessions; limits, cancellation, and a decode loop that allocates nothing.
+// The engine on tiny random models: logits against transformers' float reference (tests/golden/tiny-*.json), and
+// everything that must not change them: chunks, prefix reuse, other sessions; limits, cancellation, and a decode loop
+// that allocates nothing.
 #include "runtime/engine.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,8 @@
 #include "tests/support/golden.h"
 
 namespace {
-std::atomic<int64_t> allocations{0};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): operator new has no other place
+std::atomic<int64_t> allocations{
+    0};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): operator new has no other place
 }  // namespace
 
 void* operator new(size_t size) {
@@ -27,8 +29,8 @@ void operator delete(void* p, size_t) noexcept { std::free(p); }
 namespace nanomind {
 namespace {
 
-// 16-bit activations and halves in the cache against float32: these models of random weights move by less than this many
-// logits, where int8 activations move them by 0.3 to 0.6 (tolerance_int8_activations of the golden files).
+// 16-bit activations and halves in the cache against float32: these models of random weights move by less than this
+// many logits, where int8 activations move them by 0.3 to 0.6 (tolerance_int8_activations of the golden files).
 constexpr float kTolerance = 0.02F;
 
 class EngineTest : public ::testing::TestWithParam<std::string> {
@@ -104,7 +106,8 @@ TEST_P(EngineTest, AFullContextIsAClearStop) {
   ASSERT_FALSE(fed);
   EXPECT_EQ(fed.error().code, ErrorCode::context_full);
   EXPECT_TRUE(session->tokens().empty());
-  const auto answer = session->generate(std::span(ids_).first(10), {.sampler = {.temperature = 0}, .end_tokens = GenerateOptions::EndTokens::ignore});
+  const auto answer = session->generate(
+      std::span(ids_).first(10), {.sampler = {.temperature = 0}, .end_tokens = GenerateOptions::EndTokens::ignore});
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->reason, FinishReason::context_full);
   EXPECT_EQ(session->tokens().size(), 32U);
@@ -113,7 +116,8 @@ TEST_P(EngineTest, AFullContextIsAClearStop) {
 
 TEST_P(EngineTest, GenerationStopsWhereAsked) {
   const auto session = open();
-  GenerateOptions options{.sampler = {.temperature = 0}, .max_tokens = 5, .end_tokens = GenerateOptions::EndTokens::ignore};
+  GenerateOptions options{
+      .sampler = {.temperature = 0}, .max_tokens = 5, .end_tokens = GenerateOptions::EndTokens::ignore};
   const auto answer = session->generate(ids_, options);
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->reason, FinishReason::length);
@@ -130,7 +134,8 @@ TEST_P(EngineTest, GenerationStopsWhereAsked) {
 TEST_P(EngineTest, CancellationStopsWithinAToken) {
   const auto session = open();
   std::atomic<bool> cancel{false};
-  GenerateOptions options{.sampler = {.temperature = 0}, .end_tokens = GenerateOptions::EndTokens::ignore, .cancel = &cancel};
+  GenerateOptions options{
+      .sampler = {.temperature = 0}, .end_tokens = GenerateOptions::EndTokens::ignore, .cancel = &cancel};
   int pieces = 0;
   options.on_text = [&](std::string_view) { cancel = ++pieces == 3; };
   const auto answer = session->generate(ids_, options);
@@ -176,8 +181,10 @@ TEST_P(EngineTest, SteadyDecodeAllocatesNothing) {
 }
 
 TEST_P(EngineTest, AnAbsurdContextIsRefusedWithNumbers) {
-  const auto engine = Engine::load({.model = "tests/data/tiny-" + GetParam() + ".gguf", .packed_folder = folder_,
-                                    .context = int64_t{1} << 40, .memory_bytes = uint64_t{1} << 30});
+  const auto engine = Engine::load({.model = "tests/data/tiny-" + GetParam() + ".gguf",
+                                    .packed_folder = folder_,
+                                    .context = int64_t{1} << 40,
+                                    .memory_bytes = uint64_t{1} << 30});
   ASSERT_FALSE(engine);
   EXPECT_EQ(engine.error().code, ErrorCode::out_of_memory);
   EXPECT_NE(engine.error().message.find("--ctx"), std::string::npos);

@@ -13,7 +13,8 @@ Result<KvCache> KvCache::create(Device& device, size_t block_bytes, int64_t bloc
 
 Result<int32_t> KvCache::acquire() {
   if (free_.empty()) {
-    return fail(ErrorCode::out_of_memory, "The cache of this engine is used up by its sessions; end one or choose a larger --ctx.");
+    return fail(ErrorCode::out_of_memory,
+                "The cache of this engine is used up by its sessions; end one or choose a larger --ctx.");
   }
   const int32_t block = free_.back();
   free_.pop_back();

@@ -43,7 +43,8 @@ uint64_t available_memory() {
 
 uint64_t kv_bytes_per_token(const Program& program) {
   uint64_t elements = 0;
-  for (const KvLayerInfo& layer : program.kv_layers) elements += 2 * static_cast<uint64_t>(layer.kv_heads * layer.head_dim);
+  for (const KvLayerInfo& layer : program.kv_layers)
+    elements += 2 * static_cast<uint64_t>(layer.kv_heads * layer.head_dim);
   return elements * sizeof(uint16_t);
 }
 
@@ -53,13 +54,15 @@ Result<void> check_memory(const MemoryNeed& need, uint64_t budget_bytes) {
   std::string advice = "Choose a smaller model.";
   if (need.weight_bytes < budget_bytes && need.kv_bytes > 0) {
     const double per_token = static_cast<double>(need.kv_bytes) / static_cast<double>(need.context);
-    const auto fitting = static_cast<int64_t>(static_cast<double>(budget_bytes - need.weight_bytes) / per_token) / kContextStep * kContextStep;
+    const auto fitting = static_cast<int64_t>(static_cast<double>(budget_bytes - need.weight_bytes) / per_token) /
+                         kContextStep * kContextStep;
     if (fitting > 0) advice = fmt::format("A context of {} tokens would fit (--ctx {}).", fitting, fitting);
   }
-  return fail(ErrorCode::out_of_memory,
-              fmt::format("The model needs {} MB (weights {} MB, cache for {} tokens {} MB), but {} MB are available. {}",
-                          total / kMegabyte, need.weight_bytes / kMegabyte, need.context, need.kv_bytes / kMegabyte,
-                          budget_bytes / kMegabyte, advice));
+  return fail(
+      ErrorCode::out_of_memory,
+      fmt::format("The model needs {} MB (weights {} MB, cache for {} tokens {} MB), but {} MB are available. {}",
+                  total / kMegabyte, need.weight_bytes / kMegabyte, need.context, need.kv_bytes / kMegabyte,
+                  budget_bytes / kMegabyte, advice));
 }
 
 }  // namespace nanomind

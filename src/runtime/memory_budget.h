@@ -15,8 +15,8 @@ struct MemoryNeed {
   int64_t context = 0;        // tokens
 };
 
-// Bytes that the system says are available, less a reserve for everything else (a sixteenth, at least 128 MB): the smaller of
-// MemAvailable and what this process's control group leaves.
+// Bytes that the system says are available, less a reserve for everything else (a sixteenth, at least 128 MB): the
+// smaller of MemAvailable and what this process's control group leaves.
 uint64_t available_memory();
 
 // Bytes of keys and values per token over all layers, as halves.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Perplexity as llama-perplexity defines it: chunks of `context` tokens of the text (each beginning with the beginning token
-// where the model adds one), scored on the second half of each chunk, exp of the mean negative log-likelihood.
+// Perplexity as llama-perplexity defines it: chunks of `context` tokens of the text (each beginning with the beginning
+// token where the model adds one), scored on the second half of each chunk, exp of the mean negative log-likelihood.
 #pragma once
 
 #include <cstdint>

@@ -69,18 +69,25 @@ TokenId Sampler::sample(std::span<const float> logits, std::span<const TokenId> 
   if (options_.repetition_penalty != 1.0) penalise(recent);
 
   // Best first, as many as top-k keeps; ties by id, so that a seed gives the same text everywhere.
-  const auto better = [](const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; };
-  size_t kept = options_.top_k == 0 ? candidates_.size() : std::min(candidates_.size(), static_cast<size_t>(options_.top_k));
-  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(kept), candidates_.end(), better);
+  const auto better = [](const Candidate& a, const Candidate& b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+  };
+  size_t kept =
+      options_.top_k == 0 ? candidates_.size() : std::min(candidates_.size(), static_cast<size_t>(options_.top_k));
+  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(kept), candidates_.end(),
+                    better);
 
   // top-p and min-p look at the untempered probabilities of what top-k left.
   const double best = candidates_[0].logit;
-  const auto weight = [&](size_t i, double temperature) { return std::exp((candidates_[i].logit - best) / temperature); };
+  const auto weight = [&](size_t i, double temperature) {
+    return std::exp((candidates_[i].logit - best) / temperature);
+  };
   double total = 0;
   for (size_t i = 0; i < kept; ++i) total += weight(i, 1.0);
   double mass = 0;
   size_t n = 0;
-  while (n < kept && (n == 0 || (mass < options_.top_p * total && weight(n, 1.0) >= options_.min_p))) mass += weight(n++, 1.0);
+  while (n < kept && (n == 0 || (mass < options_.top_p * total && weight(n, 1.0) >= options_.min_p)))
+    mass += weight(n++, 1.0);
 
   double tempered = 0;
   for (size_t i = 0; i < n; ++i) tempered += weight(i, options_.temperature);

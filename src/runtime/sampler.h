@@ -14,13 +14,14 @@
 namespace nanomind {
 
 struct SamplerOptions {
-  double temperature = 0.7;         // 0: greedy, exactly the largest logit, whatever else is set
-  int top_k = 40;                   // 0: all
-  double top_p = 0.95;              // 1: all
-  double min_p = 0.05;              // of the best token's probability; 0: off
-  double repetition_penalty = 1.0;  // 1: off; divides positive and multiplies negative logits of recent tokens (arXiv 1909.05858)
-  int repetition_window = 64;       // tokens looked back at
-  std::optional<uint64_t> seed;     // absent: from the system
+  double temperature = 0.7;  // 0: greedy, exactly the largest logit, whatever else is set
+  int top_k = 40;            // 0: all
+  double top_p = 0.95;       // 1: all
+  double min_p = 0.05;       // of the best token's probability; 0: off
+  double repetition_penalty =
+      1.0;  // 1: off; divides positive and multiplies negative logits of recent tokens (arXiv 1909.05858)
+  int repetition_window = 64;    // tokens looked back at
+  std::optional<uint64_t> seed;  // absent: from the system
 };
 
 // Says which field is out of range and what the range is.

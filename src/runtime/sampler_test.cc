@@ -26,11 +26,23 @@ std::map<TokenId, double> frequencies(const SamplerOptions& options, const std::
 }
 
 SamplerOptions plain(uint64_t seed) {
-  return {.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0, .repetition_penalty = 1, .repetition_window = 64, .seed = seed};
+  return {.temperature = 1,
+          .top_k = 0,
+          .top_p = 1,
+          .min_p = 0,
+          .repetition_penalty = 1,
+          .repetition_window = 64,
+          .seed = seed};
 }
 
 TEST(Sampler, GreedyIgnoresEverythingElse) {
-  SamplerOptions options{.temperature = 0, .top_k = 1, .top_p = 0.1, .min_p = 1, .repetition_penalty = 50, .repetition_window = 64, .seed = 1};
+  SamplerOptions options{.temperature = 0,
+                         .top_k = 1,
+                         .top_p = 0.1,
+                         .min_p = 1,
+                         .repetition_penalty = 50,
+                         .repetition_window = 64,
+                         .seed = 1};
   Sampler sampler(options, 4);
   const std::vector<float> logits{1, 5, std::numeric_limits<float>::quiet_NaN(), 4.999F};
   const std::vector<TokenId> recent{1, 1, 1};

@@ -38,7 +38,8 @@ void LocalSession::truncate(int64_t length) {
 
 Result<OutputRows> LocalSession::step(std::span<const TokenId> tokens, std::span<const int32_t> outputs) {
   const auto past = static_cast<int64_t>(tokens_.size()), rows = static_cast<int64_t>(tokens.size());
-  while (static_cast<int64_t>(blocks_.size()) * kKvBlockTokens < past + rows) blocks_.push_back(TRY(host_.cache->acquire()));
+  while (static_cast<int64_t>(blocks_.size()) * kKvBlockTokens < past + rows)
+    blocks_.push_back(TRY(host_.cache->acquire()));
   const SequenceRows sequence{.blocks = blocks_, .past = past, .rows = rows};
   const OutputRows out = TRY(host_.executable->run(
       {.tokens = tokens, .sequences = {&sequence, 1}, .outputs = outputs, .kv_cache = &host_.cache->buffer()}));
@@ -60,10 +61,12 @@ Result<void> LocalSession::extend(std::span<const TokenId> tokens, const std::at
 }
 
 Result<void> LocalSession::feed(std::span<const TokenId> tokens, const std::atomic<bool>* cancel) {
-  if (tokens.empty()) return fail(ErrorCode::invalid_argument, "There is nothing to evaluate: the prompt has no tokens.");
+  if (tokens.empty())
+    return fail(ErrorCode::invalid_argument, "There is nothing to evaluate: the prompt has no tokens.");
   if (static_cast<int64_t>(tokens.size()) > host_.capacity) {
-    return fail(ErrorCode::context_full, fmt::format("The prompt has {} tokens, but the context holds {}; shorten it or choose a larger --ctx.",
-                                                     tokens.size(), host_.capacity));
+    return fail(ErrorCode::context_full,
+                fmt::format("The prompt has {} tokens, but the context holds {}; shorten it or choose a larger --ctx.",
+                            tokens.size(), host_.capacity));
   }
   const auto [mine, theirs] = std::ranges::mismatch(tokens_, tokens);
   // The last token is always evaluated: its logits are what the caller wants.
@@ -128,7 +131,8 @@ Result<void> LocalSession::sample_loop(const GenerateOptions& options, Generatio
 Result<void> LocalSession::score(std::span<const TokenId> tokens, int64_t first,
                                  const std::function<void(int64_t, std::span<const float>)>& on_row) {
   const auto count = static_cast<int64_t>(tokens.size());
-  if (first < 0 || first > count) return fail(ErrorCode::invalid_argument, "The first position to score is outside the text.");
+  if (first < 0 || first > count)
+    return fail(ErrorCode::invalid_argument, "The first position to score is outside the text.");
   if (count > host_.capacity) return fail(ErrorCode::context_full, "The text to score does not fit the context.");
   truncate(0);
   TRY(extend(tokens.first(static_cast<size_t>(first)), nullptr));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block layouts of GGUF's quantised types, byte for byte as they lie in a file (source: the GGUF/ggml type definitions).
-// A block holds consecutive elements of one row; all scales are IEEE half floats in little-endian order.
+// Block layouts of GGUF's quantised types, byte for byte as they lie in a file (source: the GGUF/ggml type
+// definitions). A block holds consecutive elements of one row; all scales are IEEE half floats in little-endian order.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ inline uint16_t half_from_float(float f) {
     return static_cast<uint16_t>(sign | 0x7C00u | (magnitude > 0x7F800000u ? 0x200u : 0u));
   }
   if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);  // rounds above 65504
-  if (magnitude < 0x38800000u) {  // below 2^-14: the adder rounds the subnormal for us
+  if (magnitude < 0x38800000u) {                                   // below 2^-14: the adder rounds the subnormal for us
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;  // ulp of [0.5, 1) is 2^-24
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3F000000u));
   }

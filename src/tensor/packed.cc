@@ -346,24 +346,15 @@ float keep(float x) { return x; }
 template <typename F>
 auto with_codec(DType dtype, const F& f) {
   switch (dtype) {
-    case DType::f32:
-      return f(FloatCodec<PackedFloat, float, keep>());
-    case DType::f16:
-      return f(FloatCodec<PackedHalf, uint16_t, float_from_half>());
-    case DType::bf16:
-      return f(FloatCodec<PackedHalf, uint16_t, float_from_bf16>());
-    case DType::q4_0:
-      return f(QuantizedCodec<Q4_0>());
-    case DType::q4_1:
-      return f(QuantizedCodec<Q4_1>());
-    case DType::q5_0:
-      return f(QuantizedCodec<Q5_0>());
-    case DType::q8_0:
-      return f(QuantizedCodec<Q8_0>());
-    case DType::q4_k:
-      return f(QuantizedCodec<Q4_K>());
-    case DType::q6_k:
-      return f(QuantizedCodec<Q6_K>());
+    case DType::f32: return f(FloatCodec<PackedFloat, float, keep>());
+    case DType::f16: return f(FloatCodec<PackedHalf, uint16_t, float_from_half>());
+    case DType::bf16: return f(FloatCodec<PackedHalf, uint16_t, float_from_bf16>());
+    case DType::q4_0: return f(QuantizedCodec<Q4_0>());
+    case DType::q4_1: return f(QuantizedCodec<Q4_1>());
+    case DType::q5_0: return f(QuantizedCodec<Q5_0>());
+    case DType::q8_0: return f(QuantizedCodec<Q8_0>());
+    case DType::q4_k: return f(QuantizedCodec<Q4_K>());
+    case DType::q6_k: return f(QuantizedCodec<Q6_K>());
   }
   CHECK(!"a known dtype");
   __builtin_unreachable();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing GGUF rows into the layouts of packed_layout.h and back, bit for bit. Portable code; all functions are pure and
-// thread-safe, so callers spread row groups over threads.
+// Packing GGUF rows into the layouts of packed_layout.h and back, bit for bit. Portable code; all functions are pure
+// and thread-safe, so callers spread row groups over threads.
 #pragma once
 
 #include <cstddef>

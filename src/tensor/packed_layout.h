@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte layouts of packed weights, the form that kernels read, and of the activations that meet them in integer products.
+// Byte layouts of packed weights, the form that kernels read, and of the activations that meet them in integer
+// products.
 //
-// A packed matrix [N, C] is ceil(N/16) row groups one after the other; a group is a run of blocks along the columns, each
-// block one of the structs below (the last one padded with zero scales and codes when C is not a multiple of its columns;
-// missing rows likewise). Every packed block is a multiple of 64 bytes, and matrices start 64-byte aligned. Packing moves
-// bits and loses none: codes and scales are the source's.
+// A packed matrix [N, C] is ceil(N/16) row groups one after the other; a group is a run of blocks along the columns,
+// each block one of the structs below (the last one padded with zero scales and codes when C is not a multiple of its
+// columns; missing rows likewise). Every packed block is a multiple of 64 bytes, and matrices start 64-byte aligned.
+// Packing moves bits and loses none: codes and scales are the source's.
 //
-// Order of codes. A vector is 64 bytes: 16 dwords, dword r belongs to row r of the group. Vector g of a unit (16 rows x 32
-// columns) covers columns 8g..8g+7: the low nibbles of a dword's bytes 0..3 are columns 8g + {0, 2, 1, 3}, the high nibbles
-// 8g + {4, 6, 5, 7}. So `v & 15` and `v >> 4 & 15` are operands of a 4-way byte dot product, and the two halves of a dword
-// hold neighbouring columns at every nibble position (what bf16 matrix instructions want). Bits above four lie in planes of
-// the same byte order. Activations are stored in the same order of columns.
+// Order of codes. A vector is 64 bytes: 16 dwords, dword r belongs to row r of the group. Vector g of a unit (16 rows x
+// 32 columns) covers columns 8g..8g+7: the low nibbles of a dword's bytes 0..3 are columns 8g + {0, 2, 1, 3}, the high
+// nibbles 8g + {4, 6, 5, 7}. So `v & 15` and `v >> 4 & 15` are operands of a 4-way byte dot product, and the two halves
+// of a dword hold neighbouring columns at every nibble position (what bf16 matrix instructions want). Bits above four
+// lie in planes of the same byte order. Activations are stored in the same order of columns.
 #pragma once
 
 #include <cstddef>
@@ -58,8 +59,8 @@ struct PackedQ8_0 {
   uint16_t d[2][16];
 };
 
-// 256 columns in 8 units b. w = d * sc[b] * q - dmin * mn[b], sc and mn of 6 bits: the low nibble of scale b of row r is
-// nibble b / 4 of byte (b % 4) * 16 + r of scale_low (mins: min_low); the two top bits are field b / 4 (scales) or
+// 256 columns in 8 units b. w = d * sc[b] * q - dmin * mn[b], sc and mn of 6 bits: the low nibble of scale b of row r
+// is nibble b / 4 of byte (b % 4) * 16 + r of scale_low (mins: min_low); the two top bits are field b / 4 (scales) or
 // 2 + b / 4 (mins) of the same byte of `top`, fields of two bits from the lowest up.
 struct PackedQ4_K {
   static constexpr int kColumns = 256;
@@ -71,8 +72,9 @@ struct PackedQ4_K {
   uint16_t dmin[16];
 };
 
-// 256 columns in 8 units. w = d * scales[s] * (q - 32), s = column / 16. Plane p of `high` holds the two top bits of vectors
-// 2p and 2p + 1 of the unit, fields of two bits from the lowest up: 2p low nibble, 2p high, 2p + 1 low, 2p + 1 high.
+// 256 columns in 8 units. w = d * scales[s] * (q - 32), s = column / 16. Plane p of `high` holds the two top bits of
+// vectors 2p and 2p + 1 of the unit, fields of two bits from the lowest up: 2p low nibble, 2p high, 2p + 1 low, 2p + 1
+// high.
 struct PackedQ6_K {
   static constexpr int kColumns = 256;
   struct Unit {

@@ -53,12 +53,9 @@ double element(DType dtype, const std::byte* row, int64_t c) {
   };
   const auto nibble = [&](const uint8_t* qs) { return i < 16 ? qs[i] & 15 : qs[i - 16] >> 4; };
   switch (dtype) {
-    case DType::f32:
-      return block(float());
-    case DType::f16:
-      return half(block(uint16_t()));
-    case DType::bf16:
-      return float_from_bf16(block(uint16_t()));
+    case DType::f32: return block(float());
+    case DType::f16: return half(block(uint16_t()));
+    case DType::bf16: return float_from_bf16(block(uint16_t()));
     case DType::q4_0: {
       const BlockQ4_0 b = block(BlockQ4_0());
       return half(b.d) * (nibble(b.qs) - 8);

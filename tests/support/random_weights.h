@@ -76,7 +76,8 @@ inline std::vector<Line> pack(DType dtype, const std::vector<std::byte>& gguf, i
   const size_t group = packed_group_bytes(dtype, columns), row = row_bytes(dtype, static_cast<size_t>(columns));
   for (int64_t r = 0; r < rows; r += 16) {
     const int n = static_cast<int>(rows - r < 16 ? rows - r : 16);
-    pack_group(dtype, gguf.data() + static_cast<size_t>(r) * row, n, columns, out + static_cast<size_t>(r / 16) * group);
+    pack_group(dtype, gguf.data() + static_cast<size_t>(r) * row, n, columns,
+               out + static_cast<size_t>(r / 16) * group);
   }
   return packed;
 }
@@ -84,7 +85,8 @@ inline std::vector<Line> pack(DType dtype, const std::vector<std::byte>& gguf, i
 inline std::vector<float> dequantize(DType dtype, const std::vector<std::byte>& gguf, int64_t rows, int64_t columns) {
   std::vector<float> out(static_cast<size_t>(rows * columns));
   const size_t row = row_bytes(dtype, static_cast<size_t>(columns));
-  for (int64_t r = 0; r < rows; ++r) reference::dequantize_row(dtype, gguf.data() + static_cast<size_t>(r) * row, columns, out.data() + r * columns);
+  for (int64_t r = 0; r < rows; ++r)
+    reference::dequantize_row(dtype, gguf.data() + static_cast<size_t>(r) * row, columns, out.data() + r * columns);
   return out;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over the blocked cache. The query rows of all heads that share a key/value head are stacked and meet one block of
-// 64 keys at a time, with a running softmax (Flash-Attention, arXiv 2205.14135), so no T x T matrix exists.
+// Attention over the blocked cache. The query rows of all heads that share a key/value head are stacked and meet one
+// block of 64 keys at a time, with a running softmax (Flash-Attention, arXiv 2205.14135), so no T x T matrix exists.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -50,9 +50,9 @@ void store(const AttentionStep& s, const StepContext& context, const Cache& cach
 // Stacked row r of a key/value head is query head `head * group + r % group` of the sequence's token r / group.
 struct Tile {
   const SequenceRows& sequence;
-  int64_t first_row;  // of the sequence in the step
-  int head;           // key/value head
-  int64_t begin, end; // stacked rows
+  int64_t first_row;   // of the sequence in the step
+  int head;            // key/value head
+  int64_t begin, end;  // stacked rows
 };
 
 void attend(const AttentionStep& s, const StepContext& context, const Cache& cache, const Tile& tile) {
@@ -111,7 +111,9 @@ void run(const AttentionStep& s, StepContext& context) {
   }
 
   const int group = s.heads / s.kv_heads;
-  const auto tiles_of = [&](const SequenceRows& sequence) { return (sequence.rows * group + kTileRows - 1) / kTileRows; };
+  const auto tiles_of = [&](const SequenceRows& sequence) {
+    return (sequence.rows * group + kTileRows - 1) / kTileRows;
+  };
   int64_t tiles = 0;
   for (const SequenceRows& sequence : context.step.sequences) tiles += tiles_of(sequence) * s.kv_heads;
   context.pool.for_each(tiles, [&](int64_t task) {
@@ -121,7 +123,10 @@ void run(const AttentionStep& s, StepContext& context) {
       if (task < count * s.kv_heads) {
         const int64_t begin = (count - 1 - task / s.kv_heads) * kTileRows;  // the longest tiles first
         attend(s, context, cache,
-               {.sequence = sequence, .first_row = first_row, .head = static_cast<int>(task % s.kv_heads), .begin = begin,
+               {.sequence = sequence,
+                .first_row = first_row,
+                .head = static_cast<int>(task % s.kv_heads),
+                .begin = begin,
                 .end = std::min(begin + kTileRows, sequence.rows * group)});
         return;
       }

@@ -16,7 +16,8 @@ bool overlap(const Lifetime& a, const Lifetime& b) { return a.first <= b.last &&
 BufferPlan plan_buffers(std::span<const Lifetime> lifetimes) {
   std::vector<size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
 
   BufferPlan plan;
   plan.offsets.assign(lifetimes.size(), 0);
@@ -30,7 +31,8 @@ BufferPlan plan_buffers(std::span<const Lifetime> lifetimes) {
     }
     plan.offsets[i] = offset;
     plan.arena_bytes = std::max(plan.arena_bytes, offset + align(lifetimes[i].bytes));
-    const auto place = std::upper_bound(placed.begin(), placed.end(), offset, [&](size_t o, size_t j) { return o < plan.offsets[j]; });
+    const auto place =
+        std::upper_bound(placed.begin(), placed.end(), offset, [&](size_t o, size_t j) { return o < plan.offsets[j]; });
     placed.insert(place, i);
   }
   return plan;

@@ -31,7 +31,8 @@ TEST(BufferPlan, RandomLivesNeverOverlapInSpaceAndTime) {
       EXPECT_LE(plan.offsets[i] + lives[i].bytes, plan.arena_bytes);
       for (size_t j = 0; j < i; ++j) {
         const bool in_time = lives[i].first <= lives[j].last && lives[j].first <= lives[i].last;
-        const bool in_space = plan.offsets[i] < plan.offsets[j] + lives[j].bytes && plan.offsets[j] < plan.offsets[i] + lives[i].bytes;
+        const bool in_space =
+            plan.offsets[i] < plan.offsets[j] + lives[j].bytes && plan.offsets[j] < plan.offsets[i] + lives[i].bytes;
         EXPECT_FALSE(in_time && in_space) << i << " and " << j;
       }
     }

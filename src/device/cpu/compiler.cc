@@ -93,7 +93,8 @@ class Compiler {
     for (const KvLayerInfo& layer : program_.kv_layers) {
       if (layer.head_dim > kMaxHeadDim || layer.head_dim % 8 != 0) {
         return fail(ErrorCode::unsupported,
-                    fmt::format("attention with heads of width {} (multiples of 8 up to {} can run).", layer.head_dim, kMaxHeadDim));
+                    fmt::format("attention with heads of width {} (multiples of 8 up to {} can run).", layer.head_dim,
+                                kMaxHeadDim));
       }
     }
     return {};
@@ -124,8 +125,8 @@ class Compiler {
     return int_weight(program_.weights[static_cast<size_t>(product.weight)].dtype).has_value();
   }
 
-  // Norms and activations quantise what they make; other values get an instruction of their own before their product, which
-  // is an empty node here.
+  // Norms and activations quantise what they make; other values get an instruction of their own before their product,
+  // which is an empty node here.
   void insert_quantize_nodes() {
     std::map<ValueId, bool> fused;
     std::vector<Node> nodes;
@@ -146,7 +147,8 @@ class Compiler {
     return program_.values[static_cast<size_t>(id)].rows == Rows::tokens ? options_.max_tokens : options_.max_outputs;
   }
   int64_t stride(ValueId id) const { return round_up(program_.values[static_cast<size_t>(id)].columns, kGroupRows); }
-  // Units of a row. The widest block that pads is 64 columns: rows of the 256-column types are whole blocks in the file.
+  // Units of a row. The widest block that pads is 64 columns: rows of the 256-column types are whole blocks in the
+  // file.
   int64_t units(ValueId id) const {
     return round_up(program_.values[static_cast<size_t>(id)].columns, PackedQ4_0::kColumns) / kUnitColumns;
   }
@@ -160,7 +162,8 @@ class Compiler {
       life.last = std::max(life.last, at);
     };
     for (int at = 0; at < static_cast<int>(nodes_.size()); ++at) {
-      if (const auto found = quantize_nodes_.find(static_cast<size_t>(at)); found != quantize_nodes_.end()) touch(found->second, at);
+      if (const auto found = quantize_nodes_.find(static_cast<size_t>(at)); found != quantize_nodes_.end())
+        touch(found->second, at);
       for (const Op* op : nodes_[static_cast<size_t>(at)]) {
         const Uses u = uses(*op);
         for (ValueId id : u.reads) touch(id, at);
@@ -193,8 +196,11 @@ class Compiler {
     for (size_t i = 0; i < program_.ropes.size(); ++i) {
       const RopeInfo& rope = program_.ropes[i];
       auto* table = reinterpret_cast<float*>(arena(first_rope + i));
-      result_.ropes.push_back({.pairs = rope.pairs, .inverse_frequency = rope.inverse_frequency, .cosine = table,
-                               .sine = table + static_cast<size_t>(options_.max_tokens) * rope.inverse_frequency.size()});
+      result_.ropes.push_back(
+          {.pairs = rope.pairs,
+           .inverse_frequency = rope.inverse_frequency,
+           .cosine = table,
+           .sine = table + static_cast<size_t>(options_.max_tokens) * rope.inverse_frequency.size()});
     }
     return {};
   }
@@ -202,7 +208,10 @@ class Compiler {
   std::byte* arena(size_t slot) const { return result_.arena->bytes().data() + offsets_[slot]; }
   Matrix matrix(ValueId id) const {
     const ValueInfo& info = program_.values[static_cast<size_t>(id)];
-    return {.data = reinterpret_cast<float*>(arena(static_cast<size_t>(id))), .stride = stride(id), .columns = info.columns, .rows = info.rows};
+    return {.data = reinterpret_cast<float*>(arena(static_cast<size_t>(id))),
+            .stride = stride(id),
+            .columns = info.columns,
+            .rows = info.rows};
   }
   Quantized quantized(ValueId id) const {
     const auto found = quantized_.find(id);
@@ -216,7 +225,8 @@ class Compiler {
   void emit(const Node& node) {
     const size_t at = emitted_++;
     if (const auto found = quantize_nodes_.find(at); found != quantize_nodes_.end()) {
-      result_.instructions.emplace_back(QuantizeStep{.x = matrix(found->second), .quantized = quantized(found->second)});
+      result_.instructions.emplace_back(
+          QuantizeStep{.x = matrix(found->second), .quantized = quantized(found->second)});
       return;
     }
     if (std::holds_alternative<op::MatMul>(*node[0])) return emit_products(node);
@@ -234,42 +244,60 @@ class Compiler {
     const WeightInfo& info = program_.weights[static_cast<size_t>(o.weight)];
     const int64_t columns = info.shape.columns();
     const std::optional<IntWeight> integer = int_weight(info.dtype);
-    return {.weights = options_.weights[static_cast<size_t>(o.weight)],
-            .group_bytes = packed_group_bytes(info.dtype, columns),
-            .groups = round_up(info.shape.rows(), kGroupRows) / kGroupRows,
-            .blocks = round_up(columns, packed_traits(info.dtype).block_columns) / packed_traits(info.dtype).block_columns,
-            .multiply = integer ? kernels_.matmul[static_cast<int>(*integer)] : nullptr,
-            .multiply_float = integer ? nullptr : kernels_.matmul_float[static_cast<int>(float_weight(info.dtype))],
-            .bias = vector(o.bias),
-            .out = matrix(o.out)};
+    return {
+        .weights = options_.weights[static_cast<size_t>(o.weight)],
+        .group_bytes = packed_group_bytes(info.dtype, columns),
+        .groups = round_up(info.shape.rows(), kGroupRows) / kGroupRows,
+        .blocks = round_up(columns, packed_traits(info.dtype).block_columns) / packed_traits(info.dtype).block_columns,
+        .multiply = integer ? kernels_.matmul[static_cast<int>(*integer)] : nullptr,
+        .multiply_float = integer ? nullptr : kernels_.matmul_float[static_cast<int>(float_weight(info.dtype))],
+        .bias = vector(o.bias),
+        .out = matrix(o.out)};
   }
 
   void emit_one(const op::Embed& o) {
     const WeightInfo& info = program_.weights[static_cast<size_t>(o.table)];
     result_.vocabulary = info.shape.rows();
-    result_.instructions.emplace_back(
-        EmbedStep{.out = matrix(o.out), .table = options_.weights[static_cast<size_t>(o.table)], .dtype = info.dtype, .scale = o.scale});
+    result_.instructions.emplace_back(EmbedStep{.out = matrix(o.out),
+                                                .table = options_.weights[static_cast<size_t>(o.table)],
+                                                .dtype = info.dtype,
+                                                .scale = o.scale});
   }
   void emit_one(const op::RmsNorm& o) {
-    result_.instructions.emplace_back(NormStep{.out = matrix(o.out), .x = matrix(o.x), .quantized = quantized(o.out),
-                                               .weight = vector(o.weight), .group = o.group, .eps = o.eps});
+    result_.instructions.emplace_back(NormStep{.out = matrix(o.out),
+                                               .x = matrix(o.x),
+                                               .quantized = quantized(o.out),
+                                               .weight = vector(o.weight),
+                                               .group = o.group,
+                                               .eps = o.eps});
   }
   void emit_one(const op::MatMul&) {}
   void emit_one(const op::Rope& o) {
-    result_.instructions.emplace_back(RopeStep{.x = matrix(o.x), .rope = o.rope, .heads = o.heads, .head_dim = o.head_dim});
+    result_.instructions.emplace_back(
+        RopeStep{.x = matrix(o.x), .rope = o.rope, .heads = o.heads, .head_dim = o.head_dim});
   }
   void emit_one(const op::Attention& o) {
     size_t offset = 0;
     for (int32_t i = 0; i < o.layer; ++i) offset += layer_bytes(i);
     const KvLayerInfo& kv = program_.kv_layers[static_cast<size_t>(o.layer)];
-    result_.instructions.emplace_back(AttentionStep{
-        .out = matrix(o.out), .q = matrix(o.q), .k = matrix(o.k), .v = matrix(o.v), .k_offset = offset,
-        .v_offset = offset + layer_bytes(o.layer) / 2, .heads = o.heads, .kv_heads = static_cast<int>(kv.kv_heads),
-        .head_dim = static_cast<int>(kv.head_dim), .window = o.window, .scale = o.scale});
+    result_.instructions.emplace_back(AttentionStep{.out = matrix(o.out),
+                                                    .q = matrix(o.q),
+                                                    .k = matrix(o.k),
+                                                    .v = matrix(o.v),
+                                                    .k_offset = offset,
+                                                    .v_offset = offset + layer_bytes(o.layer) / 2,
+                                                    .heads = o.heads,
+                                                    .kv_heads = static_cast<int>(kv.kv_heads),
+                                                    .head_dim = static_cast<int>(kv.head_dim),
+                                                    .window = o.window,
+                                                    .scale = o.scale});
   }
   void emit_one(const op::GatedActivation& o) {
-    result_.instructions.emplace_back(ActivationStep{.out = matrix(o.out), .gate = matrix(o.gate), .up = matrix(o.up),
-                                                     .quantized = quantized(o.out), .activation = o.activation});
+    result_.instructions.emplace_back(ActivationStep{.out = matrix(o.out),
+                                                     .gate = matrix(o.gate),
+                                                     .up = matrix(o.up),
+                                                     .quantized = quantized(o.out),
+                                                     .activation = o.activation});
   }
   void emit_one(const op::Add& o) {
     result_.instructions.emplace_back(AddStep{.out = matrix(o.out), .a = matrix(o.a), .b = matrix(o.b)});
@@ -285,7 +313,8 @@ class Compiler {
   }
 
   CompiledProgram finish() {
-    for (int32_t i = 0; i < static_cast<int32_t>(program_.kv_layers.size()); ++i) result_.kv_block_bytes += layer_bytes(i);
+    for (int32_t i = 0; i < static_cast<int32_t>(program_.kv_layers.size()); ++i)
+      result_.kv_block_bytes += layer_bytes(i);
     result_.output = matrix(program_.output);
     return std::move(result_);
   }

@@ -17,8 +17,8 @@ struct CompiledProgram {
   std::vector<Instruction> instructions;
   std::vector<RopeTable> ropes;
   Matrix output;
-  int64_t vocabulary = 0;      // rows of the embedding: token ids are below
-  size_t kv_block_bytes = 0;   // all layers
+  int64_t vocabulary = 0;     // rows of the embedding: token ids are below
+  size_t kv_block_bytes = 0;  // all layers
   std::unique_ptr<HostBuffer> arena;
   size_t arena_bytes = 0;
 };

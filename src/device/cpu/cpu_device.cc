@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <limits>
 #include <utility>
 
 #include "base/thread_pool.h"
@@ -19,19 +20,30 @@ constexpr int kMaxThreads = 256;
 
 class CpuExecutable final : public Executable {
  public:
-  CpuExecutable(cpu::CompiledProgram program, const KernelTable& kernels, ThreadPool& pool, const CompileOptions& options)
-      : program_(std::move(program)), kernels_(kernels), pool_(pool), max_tokens_(options.max_tokens), max_outputs_(options.max_outputs) {}
+  CpuExecutable(cpu::CompiledProgram program, const KernelTable& kernels, ThreadPool& pool,
+                const CompileOptions& options)
+      : program_(std::move(program)),
+        kernels_(kernels),
+        pool_(pool),
+        max_tokens_(options.max_tokens),
+        max_outputs_(options.max_outputs) {}
 
   Result<OutputRows> run(const Step& step) override {
     TRY(check(step));
     cpu::fill_rope_tables(program_.ropes, step);
-    cpu::StepContext context{.kernels = kernels_, .pool = pool_, .step = step, .ropes = program_.ropes,
-                             .kv = step.kv_cache->bytes().data(), .kv_block_bytes = program_.kv_block_bytes};
+    cpu::StepContext context{.kernels = kernels_,
+                             .pool = pool_,
+                             .step = step,
+                             .ropes = program_.ropes,
+                             .kv = step.kv_cache->bytes().data(),
+                             .kv_block_bytes = program_.kv_block_bytes};
     for (const cpu::Instruction& instruction : program_.instructions) {
       std::visit([&](const auto& s) { cpu::run(s, context); }, instruction);
     }
-    return OutputRows{.data = program_.output.data, .rows = static_cast<int64_t>(step.outputs.size()),
-                      .columns = program_.output.columns, .stride = program_.output.stride};
+    return OutputRows{.data = program_.output.data,
+                      .rows = static_cast<int64_t>(step.outputs.size()),
+                      .columns = program_.output.columns,
+                      .stride = program_.output.stride};
   }
 
   size_t kv_block_bytes() const override { return program_.kv_block_bytes; }
@@ -41,11 +53,13 @@ class CpuExecutable final : public Executable {
   Result<void> check(const Step& step) const {
     const auto tokens = static_cast<int64_t>(step.tokens.size());
     if (tokens < 1 || tokens > max_tokens_ || static_cast<int64_t>(step.outputs.size()) > max_outputs_) {
-      return fail(ErrorCode::invalid_argument, fmt::format("A step takes 1 to {} tokens and up to {} outputs.", max_tokens_, max_outputs_));
+      return fail(ErrorCode::invalid_argument,
+                  fmt::format("A step takes 1 to {} tokens and up to {} outputs.", max_tokens_, max_outputs_));
     }
     for (int32_t token : step.tokens) {
       if (token < 0 || token >= program_.vocabulary) {
-        return fail(ErrorCode::invalid_argument, fmt::format("Token {} is outside the vocabulary of {}.", token, program_.vocabulary));
+        return fail(ErrorCode::invalid_argument,
+                    fmt::format("Token {} is outside the vocabulary of {}.", token, program_.vocabulary));
       }
     }
     for (int32_t row : step.outputs) {
@@ -56,7 +70,10 @@ class CpuExecutable final : public Executable {
 
   Result<void> check_sequences(const Step& step, int64_t tokens) const {
     if (step.kv_cache == nullptr) return fail(ErrorCode::invalid_argument, "A step needs a cache.");
-    const auto blocks = static_cast<int64_t>(step.kv_cache->bytes().size() / program_.kv_block_bytes);
+    // A program without attention keeps nothing, so any block will do.
+    const auto blocks = program_.kv_block_bytes == 0
+                            ? std::numeric_limits<int64_t>::max()
+                            : static_cast<int64_t>(step.kv_cache->bytes().size() / program_.kv_block_bytes);
     int64_t rows = 0;
     for (const SequenceRows& sequence : step.sequences) {
       if (sequence.past < 0 || sequence.rows < 1 ||
@@ -64,11 +81,13 @@ class CpuExecutable final : public Executable {
         return fail(ErrorCode::invalid_argument, "A sequence's cache blocks do not cover its positions.");
       }
       for (int32_t block : sequence.blocks) {
-        if (block < 0 || block >= blocks) return fail(ErrorCode::invalid_argument, "A cache block is outside the cache.");
+        if (block < 0 || block >= blocks)
+          return fail(ErrorCode::invalid_argument, "A cache block is outside the cache.");
       }
       rows += sequence.rows;
     }
-    if (rows != tokens) return fail(ErrorCode::invalid_argument, "The sequences' rows do not add up to the step's tokens.");
+    if (rows != tokens)
+      return fail(ErrorCode::invalid_argument, "The sequences' rows do not add up to the step's tokens.");
     return {};
   }
 
@@ -81,8 +100,10 @@ class CpuExecutable final : public Executable {
 class CpuDevice final : public Device {
  public:
   CpuDevice(const KernelTable& kernels, int threads) : kernels_(kernels), pool_(threads) {
-    info_ = {.name = "cpu", .description = fmt::format("{}, {} thread{}", kernels.name, threads, threads == 1 ? "" : "s"),
-             .isa = kernels.name, .threads = threads};
+    info_ = {.name = "cpu",
+             .description = fmt::format("{}, {} thread{}", kernels.name, threads, threads == 1 ? "" : "s"),
+             .isa = kernels.name,
+             .threads = threads};
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -110,7 +131,8 @@ int usable_cores() {
 
 Result<std::unique_ptr<Device>> open_cpu_device(const DeviceOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
-    return fail(ErrorCode::invalid_argument, fmt::format("{} threads asked for; choose 1 to {}, or 0 for one per core.", options.threads, kMaxThreads));
+    return fail(ErrorCode::invalid_argument, fmt::format("{} threads asked for; choose 1 to {}, or 0 for one per core.",
+                                                         options.threads, kMaxThreads));
   }
   const KernelTable kernels = TRY(select_kernels(options.isa));
   return std::make_unique<CpuDevice>(kernels, options.threads == 0 ? usable_cores() : options.threads);

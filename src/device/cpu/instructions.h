@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a compiled program consists of: instructions with resolved pointers, and the functions that run them. One file per
-// family: product.cc, attention.cc, rowwise.cc.
+// What a compiled program consists of: instructions with resolved pointers, and the functions that run them. One file
+// per family: product.cc, attention.cc, rowwise.cc.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace nanomind::cpu {
 
-// A value in the arena: [rows, columns], rows `stride` floats apart. Stride is a multiple of 16, so kernels may write whole
-// row groups; the columns beyond `columns` are unspecified.
+// A value in the arena: [rows, columns], rows `stride` floats apart. Stride is a multiple of 16, so kernels may write
+// whole row groups; the columns beyond `columns` are unspecified.
 struct Matrix {
   float* data = nullptr;
   int64_t stride = 0;
@@ -24,7 +24,8 @@ struct Matrix {
   float* row(int64_t i) const { return data + i * stride; }
 };
 
-// A value quantised for integer products: rows of `stride` units. data is null where no integer product reads the value.
+// A value quantised for integer products: rows of `stride` units. data is null where no integer product reads the
+// value.
 struct Quantized {
   ActivationUnit* data = nullptr;
   int64_t stride = 0;
@@ -61,10 +62,10 @@ struct Product {
   std::span<const std::byte> weights;
   size_t group_bytes;
   int64_t groups;
-  int64_t blocks;        // per group; of integer products
-  IntMatmul multiply;    // either this
+  int64_t blocks;              // per group; of integer products
+  IntMatmul multiply;          // either this
   FloatMatmul multiply_float;  // or this
-  const float* bias;     // null: none
+  const float* bias;           // null: none
   Matrix out;
 };
 struct ProductStep {
@@ -95,7 +96,8 @@ struct SelectStep {
   Matrix out, x;
 };
 
-using Instruction = std::variant<EmbedStep, NormStep, QuantizeStep, ProductStep, RopeStep, AttentionStep, ActivationStep, AddStep, SelectStep>;
+using Instruction = std::variant<EmbedStep, NormStep, QuantizeStep, ProductStep, RopeStep, AttentionStep,
+                                 ActivationStep, AddStep, SelectStep>;
 
 // What an instruction needs to know about the step that is being run.
 struct StepContext {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products: cuts the row groups of one or several weight matrices into chunks, and runs each chunk over all rows of the
-// activations, in tiles that kernels take at once.
+// Matrix products: cuts the row groups of one or several weight matrices into chunks, and runs each chunk over all rows
+// of the activations, in tiles that kernels take at once.
 #include <algorithm>
 
 #include "device/cpu/instructions.h"
@@ -35,12 +35,24 @@ void multiply_chunk(const ProductStep& s, const Product& product, int64_t first_
     const int m = static_cast<int>(std::min<int64_t>(kMaxTileRows, rows - row));
     float* out = product.out.row(row) + first_group * kGroupRows;
     if (product.multiply != nullptr) {
-      product.multiply({.weights = weights, .group_bytes = product.group_bytes, .groups = static_cast<int>(groups),
-                        .blocks = product.blocks, .x = s.quantized.row(row), .x_stride = s.quantized.stride, .m = m,
-                        .out = out, .out_stride = product.out.stride});
+      product.multiply({.weights = weights,
+                        .group_bytes = product.group_bytes,
+                        .groups = static_cast<int>(groups),
+                        .blocks = product.blocks,
+                        .x = s.quantized.row(row),
+                        .x_stride = s.quantized.stride,
+                        .m = m,
+                        .out = out,
+                        .out_stride = product.out.stride});
     } else {
-      product.multiply_float({.weights = weights, .group_bytes = product.group_bytes, .groups = static_cast<int>(groups),
-                              .columns = s.x.columns, .x = s.x.row(row), .x_stride = s.x.stride, .m = m, .out = out,
+      product.multiply_float({.weights = weights,
+                              .group_bytes = product.group_bytes,
+                              .groups = static_cast<int>(groups),
+                              .columns = s.x.columns,
+                              .x = s.x.row(row),
+                              .x_stride = s.x.stride,
+                              .m = m,
+                              .out = out,
                               .out_stride = product.out.stride});
     }
     if (product.bias != nullptr) add_bias(product, first_group, groups, row, m);

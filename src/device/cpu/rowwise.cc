@@ -10,18 +10,22 @@
 namespace nanomind::cpu {
 namespace {
 
-// A wide row is cut into pieces of this many columns, so that a single row too keeps all threads busy. A multiple of 32.
+// A wide row is cut into pieces of this many columns, so that a single row too keeps all threads busy. A multiple
+// of 32.
 constexpr int64_t kPiece = 2048;
 
 // Rows below which starting the pool costs more than it saves.
 constexpr int64_t kFewRows = 4;
 
-// Quantises columns [begin, begin + n) of a row; the last piece also clears the unit that pads the row to a whole block.
-void quantize_piece(const StepContext& context, const Matrix& x, int64_t row, int64_t begin, int64_t n, const Quantized& out) {
+// Quantises columns [begin, begin + n) of a row; the last piece also clears the unit that pads the row to a whole
+// block.
+void quantize_piece(const StepContext& context, const Matrix& x, int64_t row, int64_t begin, int64_t n,
+                    const Quantized& out) {
   ActivationUnit* units = out.row(row);
   context.kernels.quantize(x.row(row) + begin, n, units + begin / kUnitColumns);
   const int64_t used = (x.columns + kUnitColumns - 1) / kUnitColumns;
-  if (begin + n == x.columns) std::memset(units + used, 0, static_cast<size_t>(out.stride - used) * sizeof(ActivationUnit));
+  if (begin + n == x.columns)
+    std::memset(units + used, 0, static_cast<size_t>(out.stride - used) * sizeof(ActivationUnit));
 }
 
 template <typename F>

@@ -25,12 +25,14 @@ struct Script {
 
 class SimExecutable final : public Executable {
  public:
-  SimExecutable(std::unique_ptr<Executable> inner, std::shared_ptr<Script> script) : inner_(std::move(inner)), script_(std::move(script)) {}
+  SimExecutable(std::unique_ptr<Executable> inner, std::shared_ptr<Script> script)
+      : inner_(std::move(inner)), script_(std::move(script)) {}
 
   Result<OutputRows> run(const Step& step) override {
     TRY(script_->enter(SimFault::At::run));
     if (script_->clock != nullptr) {
-      script_->clock->advance_ns(script_->script.step_ns + script_->script.token_ns * static_cast<int64_t>(step.tokens.size()));
+      script_->clock->advance_ns(script_->script.step_ns +
+                                 script_->script.token_ns * static_cast<int64_t>(step.tokens.size()));
     }
     return inner_->run(step);
   }
@@ -44,7 +46,8 @@ class SimExecutable final : public Executable {
 
 class SimDevice final : public Device {
  public:
-  SimDevice(std::unique_ptr<Device> inner, std::shared_ptr<Script> script) : inner_(std::move(inner)), script_(std::move(script)) {
+  SimDevice(std::unique_ptr<Device> inner, std::shared_ptr<Script> script)
+      : inner_(std::move(inner)), script_(std::move(script)) {
     info_ = inner_->info();
     info_.name = "sim:" + info_.name;
     info_.description = "simulated, on " + info_.description;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that a CPU offers to the CPU device: one struct of pointers, filled by the ISA folders from scalar upwards.
-// Leaf code without policy: no threads, no allocation, no errors. Pointers never alias unless a comment says so. Pointers to
-// packed weights are 64-byte aligned; other pointers have the alignment of their type.
+// The functions that a CPU offers to the CPU device: one struct of pointers, filled by the ISA folders from scalar
+// upwards. Leaf code without policy: no threads, no allocation, no errors. Pointers never alias unless a comment says
+// so. Pointers to packed weights are 64-byte aligned; other pointers have the alignment of their type.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace nanomind {
 
 // Bits of KernelTable::needs; what select.cc detects.
 enum CpuFeature : uint32_t {
-  kCpuAvx2 = 1u << 0,        // AVX2, FMA, F16C, BMI2
-  kCpuAvx512 = 1u << 1,      // AVX-512 F, BW, DQ, VL, VNNI, VBMI, GFNI not required
-  kCpuNeon = 1u << 2,        // AArch64 baseline
-  kCpuDotprod = 1u << 3,     // SDOT/UDOT
+  kCpuAvx2 = 1u << 0,     // AVX2, FMA, F16C, BMI2
+  kCpuAvx512 = 1u << 1,   // AVX-512 F, BW, DQ, VL, VNNI, VBMI, GFNI not required
+  kCpuNeon = 1u << 2,     // AArch64 baseline
+  kCpuDotprod = 1u << 3,  // SDOT/UDOT
 };
 
 // Index into the matmul tables.
@@ -31,8 +31,8 @@ inline constexpr int kKvBlock = 64;
 
 // Product of `groups` packed row groups with `m` activation rows (1..kMaxTileRows):
 //   out[i * out_stride + 16 * g + r] = sum over c of w[g][r][c] * x[i][c]
-// `weights` is the first group, groups follow each other at `group_bytes`. `blocks` counts packed blocks per group. Row i of
-// the activations starts at x + i * x_stride (units), and is padded to blocks * block columns.
+// `weights` is the first group, groups follow each other at `group_bytes`. `blocks` counts packed blocks per group. Row
+// i of the activations starts at x + i * x_stride (units), and is padded to blocks * block columns.
 struct IntMatmulArgs {
   const std::byte* weights;
   size_t group_bytes;
@@ -64,8 +64,9 @@ struct KernelTable {
   const char* name;  // of the widest ISA that was installed
   uint32_t needs;    // CpuFeature bits
 
-  // Quantises n floats (any n > 0) to ceil(n/32) units; missing columns are zero. Per unit: scale = max|x| / (127 * 256),
-  // q = round to nearest even of x / scale; an all-zero unit has scale 0. Non-finite input gives unspecified but finite codes.
+  // Quantises n floats (any n > 0) to ceil(n/32) units; missing columns are zero. Per unit: scale = max|x| / (127 *
+  // 256), q = round to nearest even of x / scale; an all-zero unit has scale 0. Non-finite input gives unspecified but
+  // finite codes.
   void (*quantize)(const float* x, int64_t n, ActivationUnit* out);
 
   IntMatmul matmul[static_cast<int>(IntWeight::count)];
@@ -78,23 +79,25 @@ struct KernelTable {
   // out[i] = gate[i] * sigmoid(gate[i]) * up[i]; out may be gate or up. Relative error of the exponential below 2e-7.
   void (*swiglu)(const float* gate, const float* up, int64_t n, float* out);
 
-  // out[i] = 0.5 g (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))) * up[i], g = gate[i] (tanh-approximated GELU); aliasing as swiglu.
+  // out[i] = 0.5 g (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))) * up[i], g = gate[i] (tanh-approximated GELU); aliasing as
+  // swiglu.
   void (*geglu)(const float* gate, const float* up, int64_t n, float* out);
 
   // n floats to halves, round to nearest even.
   void (*to_half)(const float* x, int64_t n, uint16_t* out);
 
-  // Scores of m query rows (any m >= 1; row i at q + i * q_stride, d floats) against one block of 64 keys stored transposed,
-  // k[d][64] halves: scores[i * 64 + j] = sum over c of q[i][c] * k[c][j]. d is a multiple of 8, at most 512.
+  // Scores of m query rows (any m >= 1; row i at q + i * q_stride, d floats) against one block of 64 keys stored
+  // transposed, k[d][64] halves: scores[i * 64 + j] = sum over c of q[i][c] * k[c][j]. d is a multiple of 8, at most
+  // 512.
   void (*qk)(const float* q, int64_t q_stride, int m, const uint16_t* k, int d, float* scores);
 
-  // One step of the running softmax for one row of 64 scores: columns outside [first, last) count as minus infinity (and
-  // become 0); s *= scale; new_max = max(*max, max s); s = exp(s - new_max); *sum = *sum * c + total(s), *max = new_max, where
-  // c = exp(old max - new_max) is returned. *max starts at -infinity (then c = 0). first < last.
+  // One step of the running softmax for one row of 64 scores: columns outside [first, last) count as minus infinity
+  // (and become 0); s *= scale; new_max = max(*max, max s); s = exp(s - new_max); *sum = *sum * c + total(s), *max =
+  // new_max, where c = exp(old max - new_max) is returned. *max starts at -infinity (then c = 0). first < last.
   float (*softmax_block)(float* scores, int first, int last, float scale, float* max, float* sum);
 
-  // out[i][c] = out[i][c] * correction[i] + sum over j < count of p[i * 64 + j] * v[j][c], v[64][d] halves, out row i at
-  // out + i * out_stride. When correction[i] is 0, out[i] is written without being read (it may be uninitialised).
+  // out[i][c] = out[i][c] * correction[i] + sum over j < count of p[i * 64 + j] * v[j][c], v[64][d] halves, out row i
+  // at out + i * out_stride. When correction[i] is 0, out[i] is written without being read (it may be uninitialised).
   // Only keys in [first, last) are read (others have p = 0, and their v may be garbage).
   void (*pv)(const float* p, int m, const uint16_t* v, int first, int last, int d, const float* correction, float* out,
              int64_t out_stride);

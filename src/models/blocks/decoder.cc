@@ -38,7 +38,8 @@ DecoderParams read_decoder_params(WeightReader& reader, const GgufFile& file) {
   if (p.heads % p.kv_heads != 0) {
     reader.complain(fmt::format("{} query heads cannot share {} key/value heads.", p.heads, p.kv_heads));
   }
-  if (p.head_dim % 8 != 0) reader.complain(fmt::format("Heads of width {} are not supported, only multiples of 8.", p.head_dim));
+  if (p.head_dim % 8 != 0)
+    reader.complain(fmt::format("Heads of width {} are not supported, only multiples of 8.", p.head_dim));
   if (reader.count_or("attention.value_length", p.head_dim, 1, kMaxHeadDim) != p.head_dim) {
     reader.complain("Keys and values of different width are not supported.");
   }

@@ -19,7 +19,7 @@ struct DecoderParams {
   int64_t head_dim = 0;      // D
   int64_t vocabulary = 0;    // V
   int64_t context_length = 0;
-  float eps = 0;             // of every RMSNorm
+  float eps = 0;  // of every RMSNorm
 };
 
 // Reads the keys that GGUF defines for all decoders, with the limits that devices rely on.
@@ -35,7 +35,8 @@ GatedFeedForward bind_feed_forward(WeightReader& reader, const DecoderParams& p,
 // x: [T, E] -> [T, E].
 Value feed_forward(Recorder& rec, const GatedFeedForward& w, Value x, Activation activation);
 
-// The output head: rows asked for, norm, then the head matrix, which is the embedding where the file has none of its own.
+// The output head: rows asked for, norm, then the head matrix, which is the embedding where the file has none of its
+// own.
 Value output_head(Recorder& rec, Value x, Weight norm, Weight head, float eps);
 Weight bind_head(WeightReader& reader, const DecoderParams& p, Weight embedding);
 

@@ -85,9 +85,7 @@ void dequantize_blocks(const std::byte* row, int64_t columns, float* out) {
 
 void dequantize_row(DType dtype, const std::byte* row, int64_t columns, float* out) {
   switch (dtype) {
-    case DType::f32:
-      std::memcpy(out, row, static_cast<size_t>(columns) * sizeof(float));
-      return;
+    case DType::f32: std::memcpy(out, row, static_cast<size_t>(columns) * sizeof(float)); return;
     case DType::f16:
       for (int64_t i = 0; i < columns; ++i) out[i] = float_from_half(load<uint16_t>(row + 2 * i));
       return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GGUF blocks to floats, written plainly from the definitions in tensor/block.h: the truth that fast paths are tested against.
+// GGUF blocks to floats, written plainly from the definitions in tensor/block.h: the truth that fast paths are tested
+// against.
 #pragma once
 
 #include <cstddef>

@@ -12,7 +12,8 @@ Interpreter::Interpreter(const Program& program, std::vector<std::vector<float>>
     : program_(program), weights_(std::move(weights)), values_(program.values.size()), kv_(program.kv_layers.size()) {}
 
 int64_t Interpreter::rows(ValueId id) const {
-  return static_cast<int64_t>(program_.values[static_cast<size_t>(id)].rows == Rows::tokens ? tokens_.size() : outputs_.size());
+  return static_cast<int64_t>(program_.values[static_cast<size_t>(id)].rows == Rows::tokens ? tokens_.size()
+                                                                                            : outputs_.size());
 }
 
 std::vector<float>& Interpreter::value(ValueId id) {
@@ -33,7 +34,8 @@ void Interpreter::apply(const op::Embed& o) {
   const int64_t n = columns(o.out);
   for (size_t i = 0; i < tokens_.size(); ++i) {
     for (int64_t c = 0; c < n; ++c) {
-      value(o.out)[static_cast<int64_t>(i) * n + c] = weights_[static_cast<size_t>(o.table)][tokens_[i] * n + c] * o.scale;
+      value(o.out)[static_cast<int64_t>(i) * n + c] =
+          weights_[static_cast<size_t>(o.table)][tokens_[i] * n + c] * o.scale;
     }
   }
 }
@@ -61,7 +63,8 @@ void Interpreter::apply(const op::Rope& o) {
   const std::span<float> x = value(o.x);
   for (size_t i = 0; i < tokens_.size() * static_cast<size_t>(o.heads); ++i) {
     const auto position = static_cast<double>(past_ + static_cast<int64_t>(i) / o.heads);
-    rope(x.subspan(i * static_cast<size_t>(o.head_dim), static_cast<size_t>(o.head_dim)), position, info.inverse_frequency, pairing);
+    rope(x.subspan(i * static_cast<size_t>(o.head_dim), static_cast<size_t>(o.head_dim)), position,
+         info.inverse_frequency, pairing);
   }
 }
 
@@ -83,7 +86,8 @@ void Interpreter::apply(const op::Attention& o) {
         values.insert(values.end(), layer.values.begin() + at, layer.values.begin() + at + d);
       }
       const auto at = static_cast<size_t>((t * o.heads + h) * d);
-      attention(q.subspan(at, static_cast<size_t>(d)), keys, values, first, o.scale, out.subspan(at, static_cast<size_t>(d)));
+      attention(q.subspan(at, static_cast<size_t>(d)), keys, values, first, o.scale,
+                out.subspan(at, static_cast<size_t>(d)));
     }
   }
 }
@@ -108,7 +112,8 @@ void Interpreter::apply(const op::SelectRows& o) {
   const std::vector<float>& x = value(o.x);
   std::vector<float>& out = value(o.out);
   const int64_t n = columns(o.x);
-  for (size_t i = 0; i < outputs_.size(); ++i) std::copy_n(x.begin() + outputs_[i] * n, n, out.begin() + static_cast<int64_t>(i) * n);
+  for (size_t i = 0; i < outputs_.size(); ++i)
+    std::copy_n(x.begin() + outputs_[i] * n, n, out.begin() + static_cast<int64_t>(i) * n);
 }
 
 }  // namespace nanomind::reference

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations in double precision, one loop each, for the tests of every fast path. Matrices are row-major and dense.
+// The operations in double precision, one loop each, for the tests of every fast path. Matrices are row-major and
+// dense.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +22,13 @@ double gelu_tanh(double x);
 // In place over one row; entries of minus infinity become 0.
 void softmax(std::span<double> row);
 
-// Rotates pairs (x[i], x[i + half]) of the first 2 * half elements by position * inverse_frequency[i] ("half-split" pairing),
-// or pairs (x[2i], x[2i + 1]) ("adjacent" pairing).
+// Rotates pairs (x[i], x[i + half]) of the first 2 * half elements by position * inverse_frequency[i] ("half-split"
+// pairing), or pairs (x[2i], x[2i + 1]) ("adjacent" pairing).
 enum class RopePairing { halves, adjacent };
 void rope(std::span<float> head, double position, std::span<const float> inverse_frequency, RopePairing pairing);
 
-// Causal attention of one query head: q[D] against keys[n, D] and values[n, D]; out[D] = softmax(scale * q K^T) V over the
-// keys first..n-1.
+// Causal attention of one query head: q[D] against keys[n, D] and values[n, D]; out[D] = softmax(scale * q K^T) V over
+// the keys first..n-1.
 void attention(std::span<const float> q, std::span<const float> keys, std::span<const float> values, int64_t first,
                double scale, std::span<float> out);
 
