@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+# Bash completion of nanomind. Model names come from the program itself.
+
+_nanomind_models() {
+  nanomind list 2>/dev/null | awk 'NR > 1 { print $1 }'
+}
+
+_nanomind() {
+  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
+  local commands="run chat pull list show rm pack tokenize perplexity bench doctor help"
+  local engine="-t --threads --memory --device --isa"
+  local answer="-n --max-tokens --system --temp --top-k --top-p --min-p --repeat-penalty --seed"
+  local options=
+  COMPREPLY=()
+
+  if ((COMP_CWORD == 1)); then
+    mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$current")
+    return
+  fi
+  case $previous in
+    --device) mapfile -t COMPREPLY < <(compgen -W "cpu" -- "$current"); return ;;
+    --isa) mapfile -t COMPREPLY < <(compgen -W "scalar avx2 avx512 neon dotprod" -- "$current"); return ;;
+    --logits) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    -t | --threads | -n | --max-tokens | --ctx | --memory | --system | --temp | --top-k | --top-p | --min-p | --repeat-penalty | --seed | \
+      -p | --prefill | --decode | -r | --repetitions | --chunks) return ;;
+  esac
+  case $command in
+    run) options="--raw --special --json --verbose --ctx $answer $engine" ;;
+    chat) options="--verbose --ctx $answer $engine" ;;
+    pack) options=$engine ;;
+    list | doctor | show) options="--json" ;;
+    tokenize) options="--json --special --no-bos" ;;
+    perplexity) options="--ctx --chunks --logits --json $engine" ;;
+    bench) options="-p --prefill -n --decode -r --repetitions --json $engine" ;;
+    help) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current"); return ;;
+  esac
+  if [[ $current == -* ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$options --help" -- "$current")
+  elif [[ $command != list && $command != doctor ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$(_nanomind_models)" -- "$current"; compgen -f -- "$current")
+  fi
+}
+
+complete -o filenames -F _nanomind nanomind

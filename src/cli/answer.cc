@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/answer.h"
+
+#include <fmt/format.h>
+
+#include "cli/quantity.h"
+
+namespace nanomind {
+
+Result<Generation> generate_answer(const Context& context, Session& session, std::span<const TokenId> prompt,
+                                   const AnswerFlags& flags, Interrupt& interrupt, Streaming streaming) {
+  GenerateOptions options;
+  options.sampler = flags.sampler;
+  options.max_tokens = flags.max_tokens;
+  options.cancel = interrupt.flag();
+  if (streaming == Streaming::to_output) {
+    options.on_text = [&](std::string_view text) {
+      context.out.write_answer(text);
+      if (context.out.failed()) interrupt.request();
+    };
+  }
+  return session.generate(prompt, options);
+}
+
+std::vector<Message> conversation(const std::string& system, const std::string& question) {
+  std::vector<Message> messages;
+  if (!system.empty()) messages.push_back({.role = "system", .content = system});
+  messages.push_back({.role = "user", .content = question});
+  return messages;
+}
+
+const char* name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::end_of_text: return "stop";
+    case FinishReason::length: return "length";
+    case FinishReason::context_full: return "context_full";
+    case FinishReason::cancelled: return "cancelled";
+  }
+  return "";
+}
+
+double tokens_per_second(int64_t tokens, double ms) { return ms > 0 ? static_cast<double>(tokens) * 1000 / ms : 0; }
+
+std::string statistics(const Generation& generation, const EngineInfo& info) {
+  const auto sampled = static_cast<int64_t>(generation.tokens.size());
+  return fmt::format(
+      "prompt   {} tokens in {:.0f} ms ({:.1f} tok/s), {} more were cached\n"
+      "answer   {} tokens in {:.0f} ms ({:.1f} tok/s), ended by {}\n"
+      "model    {} {}, {} parameters, loaded in {:.0f} ms{}\n"
+      "memory   weights {}, context {} ({} tokens), work {}\n"
+      "device   {}",
+      generation.prompt_tokens, generation.prompt_ms, tokens_per_second(generation.prompt_tokens, generation.prompt_ms),
+      generation.cached_tokens, sampled, generation.decode_ms, tokens_per_second(sampled, generation.decode_ms),
+      name(generation.reason), info.architecture, info.name, info.parameters, info.load_ms,
+      info.packed_now ? " (packing included)" : "", format_bytes(info.weight_bytes), format_bytes(info.kv_bytes),
+      info.context, format_bytes(info.activation_bytes), info.device);
+}
+
+std::string context_full_advice(const EngineInfo& info) {
+  if (info.context < info.trained_context) {
+    return fmt::format("The context of {} tokens is full. Start with a larger one: --ctx {}.", info.context,
+                       std::min(info.context * 2, info.trained_context));
+  }
+  return fmt::format("The context of {} tokens is full, and the model was made for no more.", info.context);
+}
+
+}  // namespace nanomind

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `run` and `chat` have in common: a streamed answer, and how it is reported.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/context.h"
+#include "cli/interrupt.h"
+#include "cli/model_options.h"
+#include "runtime/engine.h"
+
+namespace nanomind {
+
+enum class Streaming { to_output, none };
+
+// Generates after `prompt` until the model, a limit or `interrupt` ends it; also ends when nobody reads the output any
+// more.
+Result<Generation> generate_answer(const Context& context, Session& session, std::span<const TokenId> prompt,
+                                   const AnswerFlags& flags, Interrupt& interrupt, Streaming streaming);
+
+// System message, if any, and question.
+std::vector<Message> conversation(const std::string& system, const std::string& question);
+
+// "stop", "length", "context_full", "cancelled".
+const char* name(FinishReason reason);
+
+double tokens_per_second(int64_t tokens, double ms);
+
+// Lines for people: tokens, speeds, memory.
+std::string statistics(const Generation& generation, const EngineInfo& info);
+
+// What to do when the context has no room left.
+std::string context_full_advice(const EngineInfo& info);
+
+}  // namespace nanomind

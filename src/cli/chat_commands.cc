@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/chat_commands.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "cli/answer.h"
+
+namespace nanomind {
+namespace {
+
+struct Call {
+  const Context& context;
+  const Engine& engine;
+  const std::string& argument;
+  ChatState& state;
+};
+
+struct Command {
+  const char* name;
+  const char* argument;  // as help shows it
+  const char* help;
+  Result<AfterCommand> (*run)(const Call& call);
+};
+
+std::string help_text();
+
+Result<std::filesystem::path> file_argument(const Call& call, const char* command) {
+  if (call.argument.empty()) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("/{} needs a file name, as in: /{} talk.json", command, command));
+  }
+  return expand_home(call.argument, call.context.folders.home);
+}
+
+Result<AfterCommand> run_help(const Call& call) {
+  call.context.console.note(help_text());
+  return AfterCommand::go_on;
+}
+
+Result<AfterCommand> run_system(const Call& call) {
+  std::string& system = call.state.conversation.system;
+  if (call.argument.empty()) {
+    call.context.console.note(system.empty() ? "There is no system message. /system TEXT sets one."
+                                             : "System message: " + system);
+    return AfterCommand::go_on;
+  }
+  system = call.argument;
+  call.context.console.note("The system message holds from the next question on.");
+  return AfterCommand::go_on;
+}
+
+Result<AfterCommand> run_clear(const Call& call) {
+  call.state.conversation.turns.clear();
+  call.state.last.reset();
+  call.context.console.note("The conversation starts anew.");
+  return AfterCommand::go_on;
+}
+
+Result<AfterCommand> run_save(const Call& call) {
+  const auto path = TRY(file_argument(call, "save"));
+  TRY(save_conversation(call.state.conversation, path));
+  call.context.console.note(fmt::format("Saved to {}.", path.string()));
+  return AfterCommand::go_on;
+}
+
+Result<AfterCommand> run_load(const Call& call) {
+  const auto path = TRY(file_argument(call, "load"));
+  Conversation loaded = TRY(load_conversation(path));
+  if (!loaded.model.empty() && loaded.model != call.state.conversation.model) {
+    call.context.console.note(
+        fmt::format("This was a conversation with {}; {} continues it.", loaded.model, call.state.conversation.model));
+  }
+  loaded.model = call.state.conversation.model;
+  const size_t questions = loaded.turns.size() / 2;
+  call.state = {.conversation = std::move(loaded), .last = {}};
+  call.context.console.note(fmt::format("Loaded {} question{} and answer{}.", questions, questions == 1 ? "" : "s",
+                                        questions == 1 ? "" : "s"));
+  return AfterCommand::go_on;
+}
+
+Result<AfterCommand> run_stats(const Call& call) {
+  if (call.state.last) {
+    call.context.console.note(statistics(*call.state.last, call.engine.info()));
+  } else {
+    call.context.console.note("There is no answer yet to tell about.");
+  }
+  return AfterCommand::go_on;
+}
+
+Result<AfterCommand> run_exit(const Call&) { return AfterCommand::leave; }
+
+constexpr Command kCommands[] = {
+    {"help", "", "this list", run_help},
+    {"system", "TEXT", "set the system message; without TEXT: show it", run_system},
+    {"clear", "", "forget the conversation", run_clear},
+    {"save", "FILE", "write the conversation to a file", run_save},
+    {"load", "FILE", "go on with a conversation from a file", run_load},
+    {"stats", "", "tokens, speed and memory of the last answer", run_stats},
+    {"exit", "", "leave (also Ctrl-D, or Ctrl-C twice)", run_exit},
+};
+
+std::string help_text() {
+  std::string text;
+  for (const Command& command : kCommands) {
+    text += fmt::format("  {:<16}{}\n", fmt::format("/{} {}", command.name, command.argument), command.help);
+  }
+  return text +
+         "Ctrl-C stops an answer. For several lines paste them, end a line with \\, or put them between \"\"\" and "
+         "\"\"\".\n"
+         "A question that begins with / needs a space before it.";
+}
+
+}  // namespace
+
+bool is_chat_command(std::string_view entry) {
+  return entry.starts_with('/') && entry.find('\n') == std::string_view::npos;
+}
+
+Result<AfterCommand> run_chat_command(const Context& context, const Engine& engine, std::string_view entry,
+                                      ChatState& state) {
+  const size_t end = std::min(entry.find_first_of(" \t"), entry.size());
+  const std::string_view name = entry.substr(1, end - 1);
+  const size_t start = entry.find_first_not_of(" \t", end);
+  std::string argument(start == std::string_view::npos ? "" : entry.substr(start));
+  argument.erase(argument.find_last_not_of(" \t") + 1);
+  for (const Command& command : kCommands) {
+    if (name == command.name) return command.run({context, engine, argument, state});
+  }
+  return fail(
+      ErrorCode::invalid_argument,
+      fmt::format("There is no command /{}; there are {}. A question that begins with / needs a space before it.", name,
+                  chat_command_names()));
+}
+
+std::string chat_command_names() {
+  std::string names;
+  for (const Command& command : kCommands) names += fmt::format("{}/{}", names.empty() ? "" : " ", command.name);
+  return names;
+}
+
+}  // namespace nanomind

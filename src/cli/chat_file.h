@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A conversation, and the JSON file that keeps it:
+//   {"nanomind_chat": 1, "model": "...", "messages": [{"role": "system|user|assistant", "content": "..."}, ...]}
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "text/chat_template.h"
+
+namespace nanomind {
+
+struct Conversation {
+  std::string model;
+  std::string system;          // empty: the template's own
+  std::vector<Message> turns;  // user and assistant in turn
+
+  // System message, if any, and turns.
+  std::vector<Message> messages() const;
+};
+
+std::string to_json(const Conversation& conversation);
+// `origin` names the text in errors.
+Result<Conversation> parse_conversation(std::string_view json, std::string_view origin);
+
+// Whole or not at all.
+Result<void> save_conversation(const Conversation& conversation, const std::filesystem::path& path);
+Result<Conversation> load_conversation(const std::filesystem::path& path);
+
+}  // namespace nanomind

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands: each adds its options to the parser, and sets `action` when it is the one that was asked for.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+
+#include "base/result.h"
+#include "cli/context.h"
+
+namespace nanomind {
+
+using Action = std::function<Result<void>()>;
+
+// `app`, `context` and `action` outlive the parser.
+void add_run(CLI::App& app, Context& context, Action& action);
+void add_chat(CLI::App& app, Context& context, Action& action);
+void add_pull(CLI::App& app, Context& context, Action& action);
+void add_list(CLI::App& app, Context& context, Action& action);
+void add_show(CLI::App& app, Context& context, Action& action);
+void add_rm(CLI::App& app, Context& context, Action& action);
+void add_pack(CLI::App& app, Context& context, Action& action);
+void add_tokenize(CLI::App& app, Context& context, Action& action);
+void add_perplexity(CLI::App& app, Context& context, Action& action);
+void add_bench(CLI::App& app, Context& context, Action& action);
+void add_doctor(CLI::App& app, Context& context, Action& action);
+
+}  // namespace nanomind

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options that several commands share: which engine, and how to sample.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <string>
+
+#include "cli/settings.h"
+#include "runtime/sampler.h"
+
+namespace nanomind {
+
+// What an engine is opened with; starts from the settings.
+struct EngineFlags {
+  std::string device;
+  std::string isa;
+  int threads = 0;
+  int64_t context = 0;
+  std::string memory;  // as typed; empty: the settings' value
+};
+
+struct AnswerFlags {
+  SamplerOptions sampler;
+  int64_t max_tokens = -1;
+  std::string system;
+};
+
+enum class ContextOption { offered, fixed };
+
+// Values are read when the parser has run; `flags` and `settings` outlive it.
+void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& settings, ContextOption context);
+void add_answer_options(CLI::App& command, AnswerFlags& flags, const Settings& settings);
+
+}  // namespace nanomind

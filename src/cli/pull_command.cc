@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// nanomind pull: fetch a model into the store.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/models.h"
+#include "cli/quantity.h"
+
+namespace nanomind {
+namespace {
+
+struct PullFlags {
+  std::string model;
+};
+
+Result<void> run(const Context& context, const PullFlags& flags) {
+  const Catalog catalog = TRY(open_catalog(context));
+  const Store store = TRY(open_store(context));
+  std::string typed = flags.model.empty() ? context.settings.model : flags.model;
+  if (typed.empty() && catalog.default_entry() != nullptr) typed = catalog.default_entry()->name;
+  const ModelName name = TRY(parse_model_name(typed));
+  const PulledModel pulled = TRY(pull_model(context, name, catalog, store));
+  context.console.note(fmt::format("{} {} ({}): {}", pulled.model.name,
+                                   pulled.already_there ? "is already here" : "is here",
+                                   format_bytes(pulled.model.bytes), pulled.model.path.string()));
+  return {};
+}
+
+}  // namespace
+
+void add_pull(CLI::App& app, Context& context, Action& action) {
+  auto flags = std::make_shared<PullFlags>();
+  CLI::App* command =
+      app.add_subcommand("pull", "Fetch a model: a catalog name, org/repo[:quant], an address, or a file");
+  command->add_option("model", flags->model, "model (default: the catalog's)")->option_text("[MODEL]");
+  command->callback([&context, &action, flags] { action = [&context, flags] { return run(context, *flags); }; });
+}
+
+}  // namespace nanomind

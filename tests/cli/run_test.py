@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers, and the commands that a script reads."""
+import json
+import math
+import os
+import signal
+import struct
+import subprocess
+
+from program import PROGRAM, ROOT, ProgramTest, main, real_model
+
+
+class Run(ProgramTest):
+    def answer(self, *arguments, **options):
+        return json.loads(self.expect(0, "run", self.tiny, "--json", "--temp", "0", "-n", "4", *arguments, **options).stdout)
+
+    def test_json(self):
+        answer = self.answer("--raw", "hello", stdin=None)
+        self.assertEqual(set(answer), {"model", "text", "ids", "prompt_tokens", "completion_tokens", "finish_reason", "timings"})
+        self.assertEqual(len(answer["ids"]), 4)
+        self.assertEqual(answer["completion_tokens"], 4)
+        self.assertEqual(answer["finish_reason"], "length")
+        self.assertEqual(set(answer["timings"]), {"load_ms", "prompt_ms", "prompt_tok_s", "decode_ms", "decode_tok_s"})
+
+    def test_plain_output_is_the_text_of_the_json(self):
+        text = self.answer("--raw", "hello", stdin=None)["text"]
+        plain = self.expect(0, "run", self.tiny, "--raw", "--temp", "0", "-n", "4", "hello", stdin=None)
+        self.assertEqual(plain.stdout, text.encode())
+        templated = self.expect(0, "run", self.tiny, "--temp", "0", "-n", "4", "hello", stdin=None).stdout
+        self.assertTrue(templated.endswith(b"\n"))
+
+    def test_seed_decides(self):
+        def draw(seed):
+            done = self.expect(0, "run", self.tiny, "--raw", "hello", "--temp", "2", "--top-k", "0", "--top-p", "1", "--min-p", "0",
+                               "-n", "16", "--seed", seed, "--json", stdin=None)
+            return json.loads(done.stdout)["ids"]
+        self.assertEqual(draw(1), draw(1))
+        self.assertNotEqual(draw(1), draw(2))
+
+    def test_piped_text_is_the_question_or_follows_it(self):
+        piped = self.answer("--raw", stdin="one\n\ntwo")
+        both = self.answer("--raw", "one", stdin="two")
+        given = self.answer("--raw", "one\n\ntwo", stdin=None)
+        for answer in (piped, both):
+            self.assertEqual((answer["ids"], answer["prompt_tokens"]), (given["ids"], given["prompt_tokens"]))
+        # Raw text is taken as it is; a question loses the newline that ends it.
+        self.assertEqual(self.answer("--raw", stdin="one\n")["prompt_tokens"], self.answer("--raw", stdin="one")["prompt_tokens"] + 1)
+        self.assertEqual(self.answer(stdin="one\n")["prompt_tokens"], self.answer(stdin="one")["prompt_tokens"])
+        self.assertIn(b"empty", self.expect(2, "run", self.tiny, stdin="").stderr)
+
+    def test_special_recognises_control_tokens(self):
+        text = "<|im_end|>"
+        self.assertGreater(self.answer("--raw", text, stdin=None)["prompt_tokens"], 1)
+        self.assertEqual(self.answer("--raw", "--special", text, stdin=None)["prompt_tokens"], 1)
+
+    def test_full_context_is_said(self):
+        done = self.expect(0, "run", self.tiny, "--raw", "hello", "--temp", "0", "--ctx", "64", "--json", stdin=None)
+        answer = json.loads(done.stdout)
+        if answer["finish_reason"] == "context_full":
+            self.assertIn(b"--ctx", done.stderr)
+            self.assertEqual(answer["prompt_tokens"] + answer["completion_tokens"], 65)
+        too_long = self.expect(1, "run", self.tiny, "--raw", "hello " * 50, "--ctx", "64", stdin=None)
+        self.assertIn(b"--ctx", too_long.stderr)
+        self.assertEqual(too_long.stdout, b"")
+
+    def test_interrupt_ends_by_the_signal(self):
+        process = subprocess.Popen([PROGRAM, "run", self.tiny, "--raw", "hello", "--temp", "0", "--ctx", "200000"], env=self.environment,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.assertTrue(process.stdout.read(1))  # the answer has begun
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        self.assertEqual(process.wait(60), -signal.SIGINT)
+        process.stdout.close()
+
+    def test_base_model_continues_and_says_so(self):
+        gemma = ROOT / "tests/data/tiny-gemma3.gguf"
+        shown = json.loads(self.expect(0, "show", gemma, "--json").stdout)
+        if shown["chat_template"]:
+            self.skipTest("tiny-gemma3 has a chat template")
+        done = self.expect(0, "run", gemma, "hello", "-n", "2", stdin=None)
+        self.assertIn(b"base model", done.stderr)
+        self.assertIn(b"base model", self.expect(1, "chat", gemma, stdin=b"hello\n").stderr)
+
+
+class Tools(ProgramTest):
+    def test_tokenize(self):
+        text = "hello, <|im_end|> w\u00f6rld\n"
+        ids = json.loads(self.expect(0, "tokenize", self.tiny, "--json", stdin=text).stdout)
+        self.assertEqual(set(ids), {"ids"})
+        special = json.loads(self.expect(0, "tokenize", self.tiny, "--json", "--special", stdin=text).stdout)
+        self.assertLess(len(special["ids"]), len(ids["ids"]))
+        lines = self.expect(0, "tokenize", self.tiny, stdin=text).stdout.decode(errors="surrogateescape").splitlines()
+        self.assertEqual([int(line.split("\t")[0]) for line in lines], ids["ids"])
+        self.assertEqual(json.loads(self.expect(0, "tokenize", self.tiny, "--json", stdin="").stdout), {"ids": []})
+        self.expect(0, "tokenize", self.tiny, "--json", stdin=b"\xff\x00\xfe")
+
+    def test_perplexity(self):
+        text = self.home / "text.txt"
+        text.write_text("The quick brown fox jumps over the lazy dog. " * 40)
+        logits = self.home / "logits.f32"
+        done = self.expect(0, "perplexity", self.tiny, text, "--ctx", "32", "--chunks", "2", "--logits", logits)
+        value = float(done.stdout.split()[-1])
+        as_json = json.loads(self.expect(0, "perplexity", self.tiny, text, "--ctx", "32", "--chunks", "2", "--json").stdout)
+        self.assertAlmostEqual(as_json["perplexity"], value, places=3)
+        self.assertEqual((as_json["chunks"], as_json["ctx"]), (2, 32))
+        # Each scored position has a row of logits as wide as the vocabulary, whose own perplexity is what was printed.
+        ids = json.loads(self.expect(0, "tokenize", self.tiny, "--json", "--no-bos", stdin=text.read_text()).stdout)["ids"]
+        rows = as_json["tokens"]
+        width = logits.stat().st_size // 4 // rows
+        self.assertEqual(logits.stat().st_size, 4 * rows * width)
+        data = struct.unpack(f"<{rows * width}f", logits.read_bytes())
+        targets = [ids[chunk * 32 + position + 1] for chunk in range(2) for position in range(16, 31)]
+        self.assertEqual(len(targets), rows)
+        total = 0.0
+        for row, target in enumerate(targets):
+            values = data[row * width:(row + 1) * width]
+            best = max(values)
+            total += values[target] - best - math.log(sum(math.exp(v - best) for v in values))
+        self.assertAlmostEqual(math.exp(-total / rows), as_json["perplexity"], delta=1e-3 * as_json["perplexity"])
+        self.assertIn(b"--ctx", self.expect(2, "perplexity", self.tiny, text, "--ctx", "100000").stderr)
+        self.assertEqual(self.expect(1, "perplexity", self.tiny, self.home / "none.txt").stdout, b"")
+
+    def test_bench(self):
+        bench = json.loads(self.expect(0, "bench", self.tiny, "--json", "-p", "8", "-n", "4", "-r", "3", "-t", "1").stdout)
+        self.assertEqual(list(bench), ["model", "threads", "isa", "prefill", "decode", "limit", "peak_rss_mb", "load_ms"])
+        self.assertEqual((bench["prefill"]["tokens"], bench["decode"]["tokens"], bench["threads"]), (8, 4, 1))
+        for part in ("prefill", "decode"):
+            self.assertEqual(len(bench[part]["tok_s_all"]), 3)
+            self.assertEqual(bench[part]["tok_s"], sorted(bench[part]["tok_s_all"])[1])
+        self.assertGreater(bench["decode"]["gb_s"], 0)
+        self.assertGreater(bench["limit"]["read_gb_s"], 0)
+        self.assertGreater(bench["limit"]["gemm_tflops"], 0)
+        self.assertGreater(bench["peak_rss_mb"], 0)
+
+    def test_pack(self):
+        self.expect(0, "pack", self.tiny)
+        packed = list((self.home / "packed").iterdir())
+        self.assertEqual(len([file for file in packed if file.name.startswith("tiny-qwen2.gguf")]), 1)
+        self.assertIn(b"already", self.expect(0, "pack", self.tiny).stderr)
+
+
+class RealAnswers(ProgramTest):
+    def test_capital_of_france(self):
+        model = real_model()
+        if not model:
+            self.skipTest("no model; pull smollm2-135m or set NANOMIND_TEST_MODEL")
+        environment = {"NANOMIND_PACKED": os.path.join(os.path.dirname(model), "packed")} if os.path.exists(model) else {}
+        done = self.expect(0, "run", model, "--temp", "0", "-n", "24", "What is the capital of France?", stdin=None, environment=environment)
+        self.assertIn("Paris", done.stdout.decode())
+
+
+if __name__ == "__main__":
+    main()
