@@ -3,6 +3,9 @@
 #pragma once
 
 #include <CLI/App.hpp>
+// App has members of these classes; a source that sees only their declarations would leave their vtables to others.
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <functional>
 
 #include "base/result.h"

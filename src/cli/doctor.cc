@@ -20,8 +20,6 @@
 #include "cli/quantity.h"
 #include "device/registry.h"
 
-extern char** environ;
-
 namespace nanomind {
 namespace {
 

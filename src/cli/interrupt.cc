@@ -7,10 +7,13 @@
 namespace nanomind {
 namespace {
 
+// A signal handler has no context but globals.
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
 std::atomic<bool> interrupted{false};
 std::atomic<bool> again_ends_program{false};
 std::atomic<bool> watched{false};
 sem_t wake_watcher;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 void on_interrupt(int) {
   const int saved = errno;

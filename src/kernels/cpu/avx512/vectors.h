@@ -14,6 +14,7 @@ namespace {
 // Calls f with compile-time indices 0..N-1, so that arrays of vectors stay in registers.
 template <int I>
 struct Index {
+  // NOLINTNEXTLINE(google-explicit-constructor): it stands for the number
   constexpr operator int() const { return I; }
 };
 template <int N, int I = 0, typename F>
