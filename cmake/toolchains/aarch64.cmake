@@ -15,5 +15,5 @@ set(CMAKE_IGNORE_PATH /usr/lib/x86_64-linux-gnu /usr/lib/x86_64-linux-gnu/cmake)
 set(ENV{PKG_CONFIG_LIBDIR} /usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig)
 
 # The machine's own loader and libraries serve the emulated program, which makes `-L /` right under multiarch.
-# A board's kernel tells programs what its CPU can do; `max` is qemu's CPU with every extension it knows.
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static;-cpu;max)
+# $QEMU_CPU chooses the processor: `max` has every extension that qemu knows, cortex-a53 is the smallest that we support.
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static)
