@@ -11,6 +11,8 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
            .isa = settings.isa,
            .threads = settings.threads,
            .context = settings.context,
+           .outputs = 16,
+           .precision = "fast",
            .memory = {}};
   const std::string group = "Engine";
   command.add_option("-t,--threads", flags.threads, "threads that compute (default: one per core)")
@@ -25,6 +27,10 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
   }
   command.add_option("--memory", flags.memory, "most memory to use, like 2G or 512M (default: what is free)")
       ->option_text("SIZE")
+      ->group(group);
+  command.add_option("--precision", flags.precision, "of reading prompts: fast, or high at about two thirds of the speed")
+      ->check(CLI::IsMember({"fast", "high"}))
+      ->option_text("fast|high")
       ->group(group);
   command.add_option("--device", flags.device, "where to compute (default: cpu)")->option_text("NAME")->group(group);
   command.add_option("--isa", flags.isa, "instruction set to use (default: the widest that runs)")

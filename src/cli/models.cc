@@ -141,8 +141,10 @@ Result<std::unique_ptr<Engine>> load_engine(const Context& context, const Locate
                         .isa = flags.isa,
                         .threads = flags.threads,
                         .context = flags.context,
+                        .outputs = flags.outputs,
                         .memory_bytes = context.settings.memory_bytes,
                         .log = context.log};
+  if (flags.precision == "high") options.precision = PromptPrecision::high;
   if (!flags.memory.empty()) {
     auto bytes = parse_bytes(flags.memory);
     if (!bytes) return fail(ErrorCode::invalid_argument, "--memory: " + bytes.error().message);

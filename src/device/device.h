@@ -66,12 +66,19 @@ class Executable {
   virtual size_t activation_bytes() const = 0;
 };
 
+// How exactly prompts are computed. Steps of few tokens are always as exact as `high`.
+enum class PromptPrecision : uint8_t {
+  fast,  // a device may trade accuracy for speed where a model loses least; it says how in its own documentation
+  high,  // as exact as this device can
+};
+
 struct CompileOptions {
   // Parallel to Program::weights, and alive as long as the executable: matrices in the packed layout of
   // tensor/packed.h, vectors as floats.
   std::span<const std::span<const std::byte>> weights;
   int64_t max_tokens = 0;   // largest T of a step
   int64_t max_outputs = 0;  // largest R
+  PromptPrecision precision = PromptPrecision::fast;
 };
 
 class Device {

@@ -108,8 +108,9 @@ class DeviceTest : public ::testing::TestWithParam<std::tuple<std::string, DType
  protected:
   DeviceTest() : model_(std::get<1>(GetParam())) {
     device_ = std::move(*open_device("cpu", {.threads = 2, .isa = std::get<0>(GetParam())}));
-    executable_ =
-        std::move(*device_->compile(model_.program, {.weights = model_.views, .max_tokens = 128, .max_outputs = 8}));
+    executable_ = std::move(*device_->compile(
+        model_.program,
+        {.weights = model_.views, .max_tokens = 128, .max_outputs = 8, .precision = PromptPrecision::high}));
     cache_ = std::move(*device_->allocate(executable_->kv_block_bytes() * 16));
   }
   OutputRows run(std::span<const int32_t> ids, std::span<const SequenceRows> sequences,
@@ -173,6 +174,50 @@ std::vector<std::tuple<std::string, DType>> cases() {
 INSTANTIATE_TEST_SUITE_P(Types, DeviceTest, ::testing::ValuesIn(cases()), [](const auto& test) {
   return std::get<0>(test.param) + "_" + std::string(traits(std::get<1>(test.param)).name);
 });
+
+// A norm that is wide enough for 8 bits, and a product of it.
+TEST(Device, FastPromptsLoseLittleAndOnlyInStepsOfManyTokens) {
+  constexpr int64_t kWide = 1024, kOut = 96;
+  testing::RandomWeights random(23);
+  const auto table = random.gguf(DType::q8_0, kVocabulary, kWide, 1.0F), matrix = random.gguf(DType::q5_0, kOut, kWide, 0.1F);
+  const std::vector<float> gain = random.floats(kWide, 1.0F);
+  Recorder rec;
+  const Value x = rec.embed(rec.weight({"table", DType::q8_0, {kVocabulary, kWide}}));
+  const Value h = rec.rms_norm(x, rec.weight({"gain", DType::f32, {kWide}}), 1e-6F);
+  const Value y = rec.matmul(h, rec.weight({"matrix", DType::q5_0, {kOut, kWide}}));
+  const Program program = std::move(rec).finish(rec.select_outputs(y));
+  const auto packed_table = testing::pack(DType::q8_0, table, kVocabulary, kWide);
+  const auto packed_matrix = testing::pack(DType::q5_0, matrix, kOut, kWide);
+  const std::vector<std::span<const std::byte>> views{
+      {packed_table.data()->bytes, packed_bytes(DType::q8_0, kVocabulary, kWide)},
+      std::as_bytes(std::span(gain)),
+      {packed_matrix.data()->bytes, packed_bytes(DType::q5_0, kOut, kWide)}};
+  const std::vector<std::vector<float>> floats{testing::dequantize(DType::q8_0, table, kVocabulary, kWide), gain,
+                                               testing::dequantize(DType::q5_0, matrix, kOut, kWide)};
+  for (const std::string& isa : runnable_isas()) {
+    const auto device = std::move(*open_device("cpu", {.threads = 2, .isa = isa}));
+    const auto error = [&](PromptPrecision precision, int n) {
+      const auto executable = std::move(*device->compile(
+          program, {.weights = views, .max_tokens = 64, .max_outputs = 1, .precision = precision}));
+      const auto cache = std::move(*device->allocate(64));
+      const std::vector<int32_t> ids = tokens(n, 4), last{n - 1}, block{0};
+      const SequenceRows rows{.blocks = block, .past = 0, .rows = n};
+      const auto out = executable->run({.tokens = ids, .sequences = {&rows, 1}, .outputs = last, .kv_cache = cache.get()});
+      const std::vector<float> expected = reference::Interpreter(program, floats).run(ids, last);
+      double squares = 0, size = 0;
+      for (size_t i = 0; i < kOut; ++i) {
+        squares += std::pow(out->row(0)[i] - expected[i], 2);
+        size += std::pow(expected[i], 2);
+      }
+      return std::sqrt(squares / size);
+    };
+    EXPECT_LT(error(PromptPrecision::high, 64), 1e-4) << isa;
+    EXPECT_LT(error(PromptPrecision::fast, 8), 1e-4) << isa;
+    // Uniform codes of 8 bits: 1 / (127 sqrt(12)) of each unit's largest, about three times its root mean square.
+    EXPECT_LT(error(PromptPrecision::fast, 64), 1.5e-2) << isa;
+    if (isa == "avx512") EXPECT_GT(error(PromptPrecision::fast, 64), 1e-3) << "the fast path is not taken";
+  }
+}
 
 TEST(Device, RefusesBadSteps) {
   const SmallModel model(DType::q4_0);

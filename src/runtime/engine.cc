@@ -26,7 +26,6 @@ namespace {
 // Tokens of the largest step: enough rows to reuse each weight many times, few enough that their activations stay in
 // cache.
 constexpr int64_t kMaxStepTokens = 256;
-constexpr int64_t kMaxStepOutputs = 16;
 
 // What the program's weights are bound to: packed matrices, and vectors as floats (in the mapped file, or converted
 // here).
@@ -184,8 +183,9 @@ class LocalEngine final : public Engine {
 
   Result<void> prepare_device(const Model& model, const EngineOptions& options) {
     const int64_t step = std::min(kMaxStepTokens, context_);
+    const int64_t outputs = std::clamp(options.outputs, int64_t{1}, step);
     executable_ = TRY(device_->compile(
-        model.program, {.weights = binding_->views(), .max_tokens = step, .max_outputs = kMaxStepOutputs}));
+        model.program, {.weights = binding_->views(), .max_tokens = step, .max_outputs = outputs, .precision = options.precision}));
     const int64_t blocks = (context_ + kKvBlockTokens - 1) / kKvBlockTokens;
     info_.kv_bytes = executable_->kv_block_bytes() * static_cast<uint64_t>(blocks);
     info_.activation_bytes = executable_->activation_bytes();
@@ -201,7 +201,7 @@ class LocalEngine final : public Engine {
              .vocabulary = model.vocabulary,
              .capacity = context_,
              .max_tokens = step,
-             .max_outputs = std::min(kMaxStepOutputs, step)};
+             .max_outputs = outputs};
     return {};
   }
 

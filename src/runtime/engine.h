@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "device/device.h"
 #include "runtime/sampler.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -29,6 +30,8 @@ struct EngineOptions {
   std::string isa;            // empty: the widest that runs
   int threads = 0;            // 0: one per core
   int64_t context = 0;        // tokens of the KV cache; 0: the smaller of the model's and kDefaultContext
+  PromptPrecision precision = PromptPrecision::fast;
+  int64_t outputs = 16;                 // most rows of logits that one step gives; `score` works in steps of that size
   uint64_t memory_bytes = 0;  // budget; 0: what the system has available less a reserve
   Log log;
 };

@@ -24,11 +24,15 @@ struct Matrix {
   float* row(int64_t i) const { return data + i * stride; }
 };
 
-// A value quantised for integer products: rows of `stride` units. data is null where no integer product reads the
-// value.
+// How a value is quantised for integer products. What comes out of a norm has few outliers and loses least in 8 bits, so
+// steps of many tokens, whose time is arithmetic, take these where the kernel table offers them.
+enum class Precision : uint8_t { bits16, bits8_for_many };
+
+// A value quantised for integer products: rows of `stride` units. data is null where no integer product reads the value.
 struct Quantized {
   ActivationUnit* data = nullptr;
   int64_t stride = 0;
+  Precision precision = Precision::bits16;
   ActivationUnit* row(int64_t i) const { return data + i * stride; }
 };
 
@@ -63,7 +67,8 @@ struct Product {
   size_t group_bytes;
   int64_t groups;
   int64_t blocks;              // per group; of integer products
-  IntMatmul multiply;          // either this
+  IntMatmul multiply;          // either this,
+  IntMatmul multiply8;         // with this for 8-bit activations, where the step has them,
   FloatMatmul multiply_float;  // or this
   const float* bias;           // null: none
   Matrix out;
@@ -112,6 +117,9 @@ struct StepContext {
     return static_cast<int64_t>(kind == Rows::tokens ? step.tokens.size() : step.outputs.size());
   }
 };
+
+// Whether this step has the value in 8 bits.
+bool in_8_bits(const StepContext& context, const Quantized& quantized);
 
 void run(const EmbedStep& s, StepContext& context);
 void run(const NormStep& s, StepContext& context);

@@ -29,13 +29,16 @@ void add_bias(const Product& product, int64_t first_group, int64_t groups, int64
   }
 }
 
-void multiply_chunk(const ProductStep& s, const Product& product, int64_t first_group, int64_t groups, int64_t rows) {
+void multiply_chunk(const ProductStep& s, const StepContext& context, const Product& product, int64_t first_group,
+                    int64_t groups) {
+  const int64_t rows = context.rows(s.x.rows);
+  const IntMatmul multiply = in_8_bits(context, s.quantized) ? product.multiply8 : product.multiply;
   const std::byte* weights = product.weights.data() + static_cast<size_t>(first_group) * product.group_bytes;
   for (int64_t row = 0; row < rows; row += kMaxTileRows) {
     const int m = static_cast<int>(std::min<int64_t>(kMaxTileRows, rows - row));
     float* out = product.out.row(row) + first_group * kGroupRows;
-    if (product.multiply != nullptr) {
-      product.multiply({.weights = weights,
+    if (multiply != nullptr) {
+      multiply({.weights = weights,
                         .group_bytes = product.group_bytes,
                         .groups = static_cast<int>(groups),
                         .blocks = product.blocks,
@@ -62,8 +65,7 @@ void multiply_chunk(const ProductStep& s, const Product& product, int64_t first_
 }  // namespace
 
 void run(const ProductStep& s, StepContext& context) {
-  const int64_t rows = context.rows(s.x.rows);
-  if (rows == 0) return;
+  if (context.rows(s.x.rows) == 0) return;
   int64_t all_groups = 0;
   for (const Product& product : s.products) all_groups += product.groups;
 
@@ -80,7 +82,7 @@ void run(const ProductStep& s, StepContext& context) {
       if (chunk < count) {
         const int64_t size = chunk_groups(product, all_groups, context.pool.threads());
         const int64_t first = chunk * size;
-        multiply_chunk(s, product, first, std::min(size, product.groups - first), rows);
+        multiply_chunk(s, context, product, first, std::min(size, product.groups - first));
         return;
       }
       chunk -= count;

@@ -17,12 +17,16 @@ constexpr int64_t kPiece = 2048;
 // Rows below which starting the pool costs more than it saves.
 constexpr int64_t kFewRows = 4;
 
+// Tokens from which a step is bound by arithmetic rather than by reading weights.
+constexpr int64_t kManyTokens = 32;
+
 // Quantises columns [begin, begin + n) of a row; the last piece also clears the unit that pads the row to a whole
 // block.
 void quantize_piece(const StepContext& context, const Matrix& x, int64_t row, int64_t begin, int64_t n,
                     const Quantized& out) {
   ActivationUnit* units = out.row(row);
-  context.kernels.quantize(x.row(row) + begin, n, units + begin / kUnitColumns);
+  const auto quantize = in_8_bits(context, out) ? context.kernels.quantize8 : context.kernels.quantize;
+  quantize(x.row(row) + begin, n, units + begin / kUnitColumns);
   const int64_t used = (x.columns + kUnitColumns - 1) / kUnitColumns;
   if (begin + n == x.columns)
     std::memset(units + used, 0, static_cast<size_t>(out.stride - used) * sizeof(ActivationUnit));
@@ -38,6 +42,10 @@ void for_rows(StepContext& context, int64_t rows, const F& f) {
 }
 
 }  // namespace
+
+bool in_8_bits(const StepContext& context, const Quantized& quantized) {
+  return quantized.precision == Precision::bits8_for_many && context.rows(Rows::tokens) >= kManyTokens;
+}
 
 void run(const EmbedStep& s, StepContext& context) {
   for_rows(context, context.rows(Rows::tokens), [&](int64_t i) {

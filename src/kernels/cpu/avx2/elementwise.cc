@@ -61,7 +61,7 @@ void quantize(const float* x, int64_t n, ActivationUnit* out) {
     out->scale = scale;
     out->sum[0] = sum_codes(_mm256_add_epi32(q[0], q[1]));
     out->sum[1] = sum_codes(_mm256_add_epi32(q[2], q[3]));
-    out->reserved = 0;
+    out->scaled_sum = scale * static_cast<float>(out->sum[0] + out->sum[1]);
   }
 }
 

@@ -168,35 +168,45 @@ struct Q6_K {
   return _mm512_set1_epi32(dword);
 }
 
-// start + sum over vectors kFirst..kFirst + kCount - 1 of codes times 256 * hi + lo, as int32 of 16 rows.
-template <int kFirst, int kCount>
-[[gnu::always_inline]] inline __m512i dot(const Codes& q, const ActivationUnit& x, __m512i start) {
-  __m512i hi = _mm512_setzero_si512(), lo = start;
+// start + sum over vectors kFirst..kFirst + kCount - 1 of codes times the activation's codes, as floats of 16 rows. With two
+// planes those are 256 * hi + lo, with one they are hi.
+template <int kPlanes, int kFirst, int kCount>
+[[gnu::always_inline]] inline __m512 dot(const Codes& q, const ActivationUnit& x, __m512i start) {
+  __m512i hi = kPlanes == 1 ? start : _mm512_setzero_si512(), lo = start;
   each<kCount>([&] [[gnu::always_inline]] (auto p) {
     hi = _mm512_dpbusd_epi32(hi, q[kFirst + p], broadcast4(x.hi + 4 * (kFirst + p)));
-    lo = _mm512_dpbusd_epi32(lo, q[kFirst + p], broadcast4(x.lo + 4 * (kFirst + p)));
+    if constexpr (kPlanes == 2) lo = _mm512_dpbusd_epi32(lo, q[kFirst + p], broadcast4(x.lo + 4 * (kFirst + p)));
   });
-  return _mm512_add_epi32(_mm512_slli_epi32(hi, 8), lo);
+  if constexpr (kPlanes == 1) return _mm512_cvtepi32_ps(hi);
+  return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(hi, 8), lo));
+}
+
+// -kOffset * sum in all lanes, without a detour through general registers.
+template <int kOffset>
+[[gnu::always_inline]] inline __m512i minus_offset(__m512i sum) {
+  if constexpr (kOffset == 0) {
+    return _mm512_setzero_si512();
+  } else {
+    static_assert((kOffset & (kOffset - 1)) == 0);
+    return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum, __builtin_ctz(kOffset)));
+  }
 }
 
 // total += w . x over one unit.
-template <typename Format>
+template <typename Format, int kPlanes>
 [[gnu::always_inline]] inline void add_unit(const Codes& q, const Scales& s, const ActivationUnit& x, __m512& total) {
+  constexpr int kOffset = Format::kTraits.offset;
+  const __m512i sums[2] = {_mm512_set1_epi32(x.sum[0]), _mm512_set1_epi32(x.sum[1])};
   __m512 value;
   if constexpr (Format::kTraits.halves == 2) {
-    const __m512i first = dot<0, 4>(q, x, _mm512_set1_epi32(-Format::kTraits.offset * x.sum[0]));
-    const __m512i second = dot<4, 4>(q, x, _mm512_set1_epi32(-Format::kTraits.offset * x.sum[1]));
-    value =
-        _mm512_fmadd_ps(_mm512_cvtepi32_ps(first), s.scale[0], _mm512_mul_ps(_mm512_cvtepi32_ps(second), s.scale[1]));
-  } else if constexpr (Format::kTraits.min) {
-    const __m512i all = dot<0, 8>(q, x, _mm512_setzero_si512());
-    const __m512 sum = _mm512_set1_ps(static_cast<float>(x.sum[0] + x.sum[1]));
-    value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(all), s.scale[0], _mm512_mul_ps(sum, s.min));
+    const __m512 second = dot<kPlanes, 4, 4>(q, x, minus_offset<kOffset>(sums[1]));
+    value = _mm512_fmadd_ps(dot<kPlanes, 0, 4>(q, x, minus_offset<kOffset>(sums[0])), s.scale[0],
+                            _mm512_mul_ps(second, s.scale[1]));
   } else {
-    const __m512i all = dot<0, 8>(q, x, _mm512_set1_epi32(-Format::kTraits.offset * (x.sum[0] + x.sum[1])));
-    value = _mm512_mul_ps(_mm512_cvtepi32_ps(all), s.scale[0]);
+    value = _mm512_mul_ps(dot<kPlanes, 0, 8>(q, x, minus_offset<kOffset>(_mm512_add_epi32(sums[0], sums[1]))), s.scale[0]);
   }
   total = _mm512_fmadd_ps(value, _mm512_set1_ps(x.scale), total);
+  if constexpr (Format::kTraits.min) total = _mm512_fmadd_ps(s.min, _mm512_set1_ps(x.scaled_sum), total);
 }
 
 // Bytes ahead of the reader that are asked for: what one core needs in flight to be served at the speed of memory. Row
@@ -211,7 +221,7 @@ template <typename Block>
 }
 
 // kRows activation rows times one row group; out is where row 0 of the activations has its 16 results.
-template <typename Format, int kRows>
+template <typename Format, int kPlanes, int kRows>
 [[gnu::noinline]] void multiply_group(const IntMatmulArgs& a, const std::byte* group, float* out) {
   using Block = typename Format::Block;
   constexpr int kUnits = Block::kColumns / kUnitColumns;
@@ -230,37 +240,45 @@ template <typename Format, int kRows>
       Scales scales;
       Format::codes(blocks[b], unit, codes);
       Format::scales(blocks[b], prepared, unit, scales);
-      each<kRows>(
-          [&] [[gnu::always_inline]] (auto i) { add_unit<Format>(codes, scales, x[i * a.x_stride], total[i]); });
+      each<kRows>([&] [[gnu::always_inline]] (auto i) {
+        add_unit<Format, kPlanes>(codes, scales, x[i * a.x_stride], total[i]);
+      });
     }
   }
   each<kRows>([&] [[gnu::always_inline]] (auto i) { _mm512_storeu_ps(out + i * a.out_stride, total[i]); });
 }
 
-template <typename Format, int kRows>
+template <typename Format, int kPlanes, int kRows>
 void matmul_rows(const IntMatmulArgs& a) {
   for (int g = 0; g < a.groups; ++g) {
-    multiply_group<Format, kRows>(a, a.weights + static_cast<size_t>(g) * a.group_bytes, a.out + 16 * g);
+    multiply_group<Format, kPlanes, kRows>(a, a.weights + static_cast<size_t>(g) * a.group_bytes, a.out + 16 * g);
   }
 }
 
-template <typename Format>
+template <typename Format, int kPlanes>
 void matmul(const IntMatmulArgs& a) {
   static constexpr IntMatmul kByRows[kMaxTileRows] = {
-      matmul_rows<Format, 1>, matmul_rows<Format, 2>, matmul_rows<Format, 3>, matmul_rows<Format, 4>,
-      matmul_rows<Format, 5>, matmul_rows<Format, 6>, matmul_rows<Format, 7>, matmul_rows<Format, 8>};
+      matmul_rows<Format, kPlanes, 1>, matmul_rows<Format, kPlanes, 2>, matmul_rows<Format, kPlanes, 3>,
+      matmul_rows<Format, kPlanes, 4>, matmul_rows<Format, kPlanes, 5>, matmul_rows<Format, kPlanes, 6>,
+      matmul_rows<Format, kPlanes, 7>, matmul_rows<Format, kPlanes, 8>};
   kByRows[a.m - 1](a);
+}
+
+template <typename Format>
+void install(KernelTable& table, IntWeight type) {
+  table.matmul[static_cast<int>(type)] = matmul<Format, 2>;
+  table.matmul8[static_cast<int>(type)] = matmul<Format, 1>;
 }
 
 }  // namespace
 
 void install_int_matmul(KernelTable& table) {
-  table.matmul[static_cast<int>(IntWeight::q4_0)] = matmul<Q4_0>;
-  table.matmul[static_cast<int>(IntWeight::q4_1)] = matmul<Q4_1>;
-  table.matmul[static_cast<int>(IntWeight::q5_0)] = matmul<Q5_0>;
-  table.matmul[static_cast<int>(IntWeight::q8_0)] = matmul<Q8_0>;
-  table.matmul[static_cast<int>(IntWeight::q4_k)] = matmul<Q4_K>;
-  table.matmul[static_cast<int>(IntWeight::q6_k)] = matmul<Q6_K>;
+  install<Q4_0>(table, IntWeight::q4_0);
+  install<Q4_1>(table, IntWeight::q4_1);
+  install<Q5_0>(table, IntWeight::q5_0);
+  install<Q8_0>(table, IntWeight::q8_0);
+  install<Q4_K>(table, IntWeight::q4_k);
+  install<Q6_K>(table, IntWeight::q6_k);
 }
 
 }  // namespace nanomind::avx512

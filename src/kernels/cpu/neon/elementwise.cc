@@ -62,7 +62,7 @@ void quantize_unit(const float* x, uint8x16_t order, ActivationUnit& out) {
     out.sum[half] = vaddlvq_s16(a) + vaddlvq_s16(b);
   }
   out.scale = scale;
-  out.reserved = 0;
+  out.scaled_sum = scale * static_cast<float>(out.sum[0] + out.sum[1]);
 }
 
 void quantize(const float* x, int64_t n, ActivationUnit* out) {

@@ -34,6 +34,7 @@ void quantize(const float* x, int64_t n, ActivationUnit* out) {
       out->hi[p] = static_cast<int8_t>((q - out->lo[p]) >> 8);
       out->sum[p / 16] += q;
     }
+    out->scaled_sum = out->scale * static_cast<float>(out->sum[0] + out->sum[1]);
   }
 }
 
