@@ -28,7 +28,8 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
   command.add_option("--memory", flags.memory, "most memory to use, like 2G or 512M (default: what is free)")
       ->option_text("SIZE")
       ->group(group);
-  command.add_option("--precision", flags.precision, "of reading prompts: fast, or high at about two thirds of the speed")
+  command
+      .add_option("--precision", flags.precision, "of reading prompts: fast, or high at about two thirds of the speed")
       ->check(CLI::IsMember({"fast", "high"}))
       ->option_text("fast|high")
       ->group(group);

@@ -17,9 +17,9 @@ struct EngineFlags {
   std::string isa;
   int threads = 0;
   int64_t context = 0;
-  int64_t outputs = 16;  // EngineOptions::outputs
+  int64_t outputs = 16;            // EngineOptions::outputs
   std::string precision = "fast";  // of prompts: "fast" or "high"
-  std::string memory;  // as typed; empty: the settings' value
+  std::string memory;              // as typed; empty: the settings' value
 };
 
 struct AnswerFlags {

@@ -82,7 +82,8 @@ void add_perplexity(CLI::App& app, Context& context, Action& action) {
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40))
       ->option_text("K");
   flags->engine.outputs = 256;
-  command->add_option("--step", flags->engine.outputs, "tokens per step: 1 measures decoding (default: 256, as prompts)")
+  command
+      ->add_option("--step", flags->engine.outputs, "tokens per step: 1 measures decoding (default: 256, as prompts)")
       ->check(CLI::Range(int64_t{1}, int64_t{256}))
       ->option_text("N");
   command->add_option("--logits", flags->logits, "write the logits of every scored position to OUT, as float32")

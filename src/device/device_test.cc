@@ -179,7 +179,8 @@ INSTANTIATE_TEST_SUITE_P(Types, DeviceTest, ::testing::ValuesIn(cases()), [](con
 TEST(Device, FastPromptsLoseLittleAndOnlyInStepsOfManyTokens) {
   constexpr int64_t kWide = 1024, kOut = 96;
   testing::RandomWeights random(23);
-  const auto table = random.gguf(DType::q8_0, kVocabulary, kWide, 1.0F), matrix = random.gguf(DType::q5_0, kOut, kWide, 0.1F);
+  const auto table = random.gguf(DType::q8_0, kVocabulary, kWide, 1.0F),
+             matrix = random.gguf(DType::q5_0, kOut, kWide, 0.1F);
   const std::vector<float> gain = random.floats(kWide, 1.0F);
   Recorder rec;
   const Value x = rec.embed(rec.weight({"table", DType::q8_0, {kVocabulary, kWide}}));
@@ -197,12 +198,13 @@ TEST(Device, FastPromptsLoseLittleAndOnlyInStepsOfManyTokens) {
   for (const std::string& isa : runnable_isas()) {
     const auto device = std::move(*open_device("cpu", {.threads = 2, .isa = isa}));
     const auto error = [&](PromptPrecision precision, int n) {
-      const auto executable = std::move(*device->compile(
-          program, {.weights = views, .max_tokens = 64, .max_outputs = 1, .precision = precision}));
+      const auto executable = std::move(
+          *device->compile(program, {.weights = views, .max_tokens = 64, .max_outputs = 1, .precision = precision}));
       const auto cache = std::move(*device->allocate(64));
       const std::vector<int32_t> ids = tokens(n, 4), last{n - 1}, block{0};
       const SequenceRows rows{.blocks = block, .past = 0, .rows = n};
-      const auto out = executable->run({.tokens = ids, .sequences = {&rows, 1}, .outputs = last, .kv_cache = cache.get()});
+      const auto out =
+          executable->run({.tokens = ids, .sequences = {&rows, 1}, .outputs = last, .kv_cache = cache.get()});
       const std::vector<float> expected = reference::Interpreter(program, floats).run(ids, last);
       double squares = 0, size = 0;
       for (size_t i = 0; i < kOut; ++i) {

@@ -185,7 +185,8 @@ class LocalEngine final : public Engine {
     const int64_t step = std::min(kMaxStepTokens, context_);
     const int64_t outputs = std::clamp(options.outputs, int64_t{1}, step);
     executable_ = TRY(device_->compile(
-        model.program, {.weights = binding_->views(), .max_tokens = step, .max_outputs = outputs, .precision = options.precision}));
+        model.program,
+        {.weights = binding_->views(), .max_tokens = step, .max_outputs = outputs, .precision = options.precision}));
     const int64_t blocks = (context_ + kKvBlockTokens - 1) / kKvBlockTokens;
     info_.kv_bytes = executable_->kv_block_bytes() * static_cast<uint64_t>(blocks);
     info_.activation_bytes = executable_->activation_bytes();

@@ -27,11 +27,11 @@ struct EngineOptions {
   std::filesystem::path model;          // a GGUF file
   std::filesystem::path packed_folder;  // where packed side files go; empty: beside the model
   std::string device = "cpu";
-  std::string isa;            // empty: the widest that runs
-  int threads = 0;            // 0: one per core
-  int64_t context = 0;        // tokens of the KV cache; 0: the smaller of the model's and kDefaultContext
+  std::string isa;      // empty: the widest that runs
+  int threads = 0;      // 0: one per core
+  int64_t context = 0;  // tokens of the KV cache; 0: the smaller of the model's and kDefaultContext
   PromptPrecision precision = PromptPrecision::fast;
-  int64_t outputs = 16;                 // most rows of logits that one step gives; `score` works in steps of that size
+  int64_t outputs = 16;       // most rows of logits that one step gives; `score` works in steps of that size
   uint64_t memory_bytes = 0;  // budget; 0: what the system has available less a reserve
   Log log;
 };

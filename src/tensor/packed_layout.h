@@ -104,7 +104,8 @@ static_assert(sizeof(PackedHalf) == 1024 && sizeof(PackedFloat) == 2048);
 
 // 32 columns of one activation row as 16-bit fixed point in two signed byte planes: x = scale * q, q = 256 * hi + lo,
 // |q| <= 127 * 256, columns in the order of kColumnOrder within each run of 8. sum[h] is the sum of q over columns
-// 16h..16h+15; scaled_sum is scale * (sum[0] + sum[1]), what a weight's min is multiplied by. A row of C columns is ceil(C/32) units, padded with zero units up to the weight's block.
+// 16h..16h+15; scaled_sum is scale * (sum[0] + sum[1]), what a weight's min is multiplied by. A row of C columns is
+// ceil(C/32) units, padded with zero units up to the weight's block.
 struct alignas(16) ActivationUnit {
   int8_t hi[32];
   int8_t lo[32];

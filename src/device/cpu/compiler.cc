@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kMaxHeadDim = 512;  // what attention keeps on its stack
 
-// Columns from which an 8-bit value averages out: divergence from the float reference, measured on prompts, was 1e-3 for
-// models 576 and 640 wide, and 1e-4 for one 1536 wide.
+// Columns from which an 8-bit value averages out: divergence from the float reference, measured on prompts, was 1e-3
+// for models 576 and 640 wide, and 1e-4 for one 1536 wide.
 constexpr int64_t kWideColumns = 1024;
 
 std::optional<IntWeight> int_weight(DType dtype) {
@@ -228,7 +228,9 @@ class Compiler {
   Quantized quantized(ValueId id) const {
     const auto found = quantized_.find(id);
     if (found == quantized_.end()) return {};
-    return {.data = reinterpret_cast<ActivationUnit*>(arena(found->second)), .stride = units(id), .precision = precision(id)};
+    return {.data = reinterpret_cast<ActivationUnit*>(arena(found->second)),
+            .stride = units(id),
+            .precision = precision(id)};
   }
   const float* vector(WeightId id) const {
     return id == kNoWeight ? nullptr : reinterpret_cast<const float*>(options_.weights[static_cast<size_t>(id)].data());

@@ -24,11 +24,12 @@ struct Matrix {
   float* row(int64_t i) const { return data + i * stride; }
 };
 
-// How a value is quantised for integer products. What comes out of a norm has few outliers and loses least in 8 bits, so
-// steps of many tokens, whose time is arithmetic, take these where the kernel table offers them.
+// How a value is quantised for integer products. What comes out of a norm has few outliers and loses least in 8 bits,
+// so steps of many tokens, whose time is arithmetic, take these where the kernel table offers them.
 enum class Precision : uint8_t { bits16, bits8_for_many };
 
-// A value quantised for integer products: rows of `stride` units. data is null where no integer product reads the value.
+// A value quantised for integer products: rows of `stride` units. data is null where no integer product reads the
+// value.
 struct Quantized {
   ActivationUnit* data = nullptr;
   int64_t stride = 0;

@@ -39,14 +39,14 @@ void multiply_chunk(const ProductStep& s, const StepContext& context, const Prod
     float* out = product.out.row(row) + first_group * kGroupRows;
     if (multiply != nullptr) {
       multiply({.weights = weights,
-                        .group_bytes = product.group_bytes,
-                        .groups = static_cast<int>(groups),
-                        .blocks = product.blocks,
-                        .x = s.quantized.row(row),
-                        .x_stride = s.quantized.stride,
-                        .m = m,
-                        .out = out,
-                        .out_stride = product.out.stride});
+                .group_bytes = product.group_bytes,
+                .groups = static_cast<int>(groups),
+                .blocks = product.blocks,
+                .x = s.quantized.row(row),
+                .x_stride = s.quantized.stride,
+                .m = m,
+                .out = out,
+                .out_stride = product.out.stride});
     } else {
       product.multiply_float({.weights = weights,
                               .group_bytes = product.group_bytes,

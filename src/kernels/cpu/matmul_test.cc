@@ -92,7 +92,8 @@ struct Activations {
   std::vector<ActivationUnit> units;
   std::vector<double> values;  // [kMaxTileRows, columns]
 
-  Activations(const KernelTable& table, Bits b, const std::vector<float>& x, int64_t columns, int64_t padded) : bits(b) {
+  Activations(const KernelTable& table, Bits b, const std::vector<float>& x, int64_t columns, int64_t padded)
+      : bits(b) {
     stride = padded / kUnitColumns + 1;
     units.resize(static_cast<size_t>(stride * kMaxTileRows));
     values.resize(static_cast<size_t>(columns * kMaxTileRows));

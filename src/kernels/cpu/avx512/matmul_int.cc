@@ -168,8 +168,8 @@ struct Q6_K {
   return _mm512_set1_epi32(dword);
 }
 
-// start + sum over vectors kFirst..kFirst + kCount - 1 of codes times the activation's codes, as floats of 16 rows. With two
-// planes those are 256 * hi + lo, with one they are hi.
+// start + sum over vectors kFirst..kFirst + kCount - 1 of codes times the activation's codes, as floats of 16 rows.
+// With two planes those are 256 * hi + lo, with one they are hi.
 template <int kPlanes, int kFirst, int kCount>
 [[gnu::always_inline]] inline __m512 dot(const Codes& q, const ActivationUnit& x, __m512i start) {
   __m512i hi = kPlanes == 1 ? start : _mm512_setzero_si512(), lo = start;
@@ -203,7 +203,8 @@ template <typename Format, int kPlanes>
     value = _mm512_fmadd_ps(dot<kPlanes, 0, 4>(q, x, minus_offset<kOffset>(sums[0])), s.scale[0],
                             _mm512_mul_ps(second, s.scale[1]));
   } else {
-    value = _mm512_mul_ps(dot<kPlanes, 0, 8>(q, x, minus_offset<kOffset>(_mm512_add_epi32(sums[0], sums[1]))), s.scale[0]);
+    value =
+        _mm512_mul_ps(dot<kPlanes, 0, 8>(q, x, minus_offset<kOffset>(_mm512_add_epi32(sums[0], sums[1]))), s.scale[0]);
   }
   total = _mm512_fmadd_ps(value, _mm512_set1_ps(x.scale), total);
   if constexpr (Format::kTraits.min) total = _mm512_fmadd_ps(s.min, _mm512_set1_ps(x.scaled_sum), total);
@@ -257,10 +258,10 @@ void matmul_rows(const IntMatmulArgs& a) {
 
 template <typename Format, int kPlanes>
 void matmul(const IntMatmulArgs& a) {
-  static constexpr IntMatmul kByRows[kMaxTileRows] = {
-      matmul_rows<Format, kPlanes, 1>, matmul_rows<Format, kPlanes, 2>, matmul_rows<Format, kPlanes, 3>,
-      matmul_rows<Format, kPlanes, 4>, matmul_rows<Format, kPlanes, 5>, matmul_rows<Format, kPlanes, 6>,
-      matmul_rows<Format, kPlanes, 7>, matmul_rows<Format, kPlanes, 8>};
+  static constexpr IntMatmul kByRows[kMaxTileRows] = {matmul_rows<Format, kPlanes, 1>, matmul_rows<Format, kPlanes, 2>,
+                                                      matmul_rows<Format, kPlanes, 3>, matmul_rows<Format, kPlanes, 4>,
+                                                      matmul_rows<Format, kPlanes, 5>, matmul_rows<Format, kPlanes, 6>,
+                                                      matmul_rows<Format, kPlanes, 7>, matmul_rows<Format, kPlanes, 8>};
   kByRows[a.m - 1](a);
 }
 
