@@ -38,7 +38,7 @@ class Kernels : public testing::TestWithParam<std::string> {
 };
 
 inline auto each_isa() { return testing::ValuesIn(runnable_isas()); }
-inline auto isa_name = [](const testing::TestParamInfo<std::string>& info) { return info.param; };
+inline std::string isa_name(const testing::TestParamInfo<std::string>& info) { return info.param; }
 
 // Bytes aligned as packed weights are.
 struct AlignedDelete {
