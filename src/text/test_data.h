@@ -116,7 +116,7 @@ class CpuTimer {
 };
 
 // For a megabyte of one letter; it takes less than half a second without sanitizers, minutes when time is quadratic.
-inline constexpr double kLinearTime_s = 10;
+inline constexpr double kLinearSeconds = 10;
 
 inline std::string decode(const Tokenizer& tokenizer, std::span<const TokenId> ids) {
   std::string bytes;
