@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs clang-tidy over the sources of a build, skipping those that passed before and did not change since.
 
-A source is remembered by the hash of itself, of the headers of src/ that it includes, of its compile command and of .clang-tidy,
-so a change of one header checks again exactly the files that see it. Exits with 1 if clang-tidy found anything.
+A source is remembered by the hash of itself, of the headers of src/ that it includes, of its compile command and of .clang-tidy, the
+project's and its folder's, so a change of one header checks again exactly the files that see it. Exits with 1 if clang-tidy found
+anything.
 """
 import argparse
 import concurrent.futures
@@ -35,6 +36,8 @@ def fingerprint(path, command):
             seen.add(current)
             waiting += included_by(current)
     digest = hashlib.sha256(command.encode() + (ROOT / ".clang-tidy").read_bytes())
+    folder = path.parent / ".clang-tidy"
+    digest.update(folder.read_bytes() if folder.exists() else b"")
     for file in sorted(seen):
         digest.update(str(file).encode() + file.read_bytes())
     return digest.hexdigest()
