@@ -75,8 +75,7 @@ class TwoPulls(ProgramTest):
     def expect_stored(self):
         models = self.home / "models"
         self.assertEqual((models / "small.gguf").read_bytes(), self.content)
-        kept = sorted(path.name for path in models.iterdir() if path.suffix != ".lock")
-        self.assertEqual(kept, ["small.gguf", "small.gguf.json"])
+        self.assertEqual(sorted(path.name for path in models.iterdir()), [".locks", "small.gguf", "small.gguf.json"])
 
     def test_the_second_waits_and_fetches_nothing(self):
         first = self.start()
