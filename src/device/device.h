@@ -86,6 +86,9 @@ class Device {
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
   virtual Result<std::unique_ptr<Buffer>> allocate(size_t bytes) = 0;
+  // Operations per second (two per product and sum) of the widest product that this device's matmuls are made of,
+  // measured now on everything that computes at once (some 10 ms): the ceiling of reading prompts.
+  virtual double measure_peak() = 0;
   // Checks the whole program and builds everything that run needs. `unsupported` names the first operation that this
   // device cannot run. The executable must not outlive the device.
   virtual Result<std::unique_ptr<Executable>> compile(const Program& program, const CompileOptions& options) = 0;

@@ -217,7 +217,9 @@ TEST(Device, FastPromptsLoseLittleAndOnlyInStepsOfManyTokens) {
     EXPECT_LT(error(PromptPrecision::fast, 8), 1e-4) << isa;
     // Uniform codes of 8 bits: 1 / (127 sqrt(12)) of each unit's largest, about three times its root mean square.
     EXPECT_LT(error(PromptPrecision::fast, 64), 1.5e-2) << isa;
-    if (isa == "avx512") EXPECT_GT(error(PromptPrecision::fast, 64), 1e-3) << "the fast path is not taken";
+    if (isa == "avx512") {
+      EXPECT_GT(error(PromptPrecision::fast, 64), 1e-3) << "the fast path is not taken";
+    }
   }
 }
 

@@ -94,6 +94,16 @@ uint64_t bytes_per_step(const Program& program) {
   return bytes;
 }
 
+uint64_t products_per_prompt_token(const Program& program) {
+  uint64_t products = 0;
+  for (const Op& op : program.ops) {
+    const auto* product = std::get_if<op::MatMul>(&op);
+    if (product == nullptr || program.values[static_cast<size_t>(product->x)].rows != Rows::tokens) continue;
+    products += static_cast<uint64_t>(program.weights[static_cast<size_t>(product->weight)].shape.elements());
+  }
+  return products;
+}
+
 int64_t count_parameters(const GgufFile& file) {
   int64_t count = 0;
   for (const GgufTensor& tensor : file.tensors()) count += tensor.shape.elements();
@@ -215,6 +225,7 @@ class LocalEngine final : public Engine {
     info_.parameters = count_parameters(file_);
     info_.weight_bytes = weights_->size_bytes();
     info_.decode_bytes = bytes_per_step(model.program);
+    info_.prompt_products = products_per_prompt_token(model.program);
     info_.context = context_;
     info_.trained_context = model.context_length;
   }

@@ -44,9 +44,10 @@ struct EngineInfo {
   std::string isa;
   int threads = 0;
   int64_t parameters = 0;
-  uint64_t weight_bytes = 0;  // packed and mapped
-  uint64_t decode_bytes = 0;  // weight bytes that one decode step reads
-  uint64_t kv_bytes = 0;      // allocated for the cache
+  uint64_t weight_bytes = 0;     // packed and mapped
+  uint64_t decode_bytes = 0;     // weight bytes that one decode step reads
+  uint64_t prompt_products = 0;  // multiply-adds of weights per token of a prompt, the output head left out
+  uint64_t kv_bytes = 0;         // allocated for the cache
   uint64_t activation_bytes = 0;
   int64_t context = 0;  // tokens
   int64_t trained_context = 0;

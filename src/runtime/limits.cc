@@ -9,18 +9,10 @@
 #include <numeric>
 #include <utility>
 
-#include "ops/recorder.h"
-#include "tensor/packed.h"
-
 namespace nanomind {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
-
-constexpr int64_t kRows = 256;  // T of the product
-constexpr int64_t kInner = 2048;
-constexpr int64_t kOuter = 2048;
-constexpr int64_t kVocabulary = 32;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -70,38 +62,6 @@ double ReadProbe::measure() {
   const double seconds = seconds_since(start);
   CHECK(total.load() != 0);
   return static_cast<double>(bytes_) / seconds / 1e9;
-}
-
-Result<ProductProbe> ProductProbe::create(Device& device) {
-  Recorder recorder;
-  const Weight table = recorder.weight({.name = "table", .dtype = DType::f32, .shape = Shape({kVocabulary, kInner})});
-  const Weight matrix = recorder.weight({.name = "matrix", .dtype = DType::q8_0, .shape = Shape({kOuter, kInner})});
-  recorder.kv_layer({.kv_heads = 1, .head_dim = 32});  // a step always has a cache
-  const Program program =
-      std::move(recorder).finish(recorder.select_outputs(recorder.matmul(recorder.embed(table), matrix)));
-
-  ProductProbe probe;
-  for (const WeightInfo& weight : program.weights) {
-    const size_t bytes = packed_bytes(weight.dtype, weight.shape.rows(), weight.shape.columns());
-    probe.weights_.push_back(TRY(device.allocate(bytes)));
-    probe.views_.emplace_back(probe.weights_.back()->bytes());
-  }
-  probe.executable_ = TRY(device.compile(program, {.weights = probe.views_, .max_tokens = kRows, .max_outputs = 1}));
-  probe.cache_ = TRY(device.allocate(probe.executable_->kv_block_bytes() * (kRows / kKvBlockTokens)));
-  TRY(probe.measure());  // the first run touches the memory
-  return probe;
-}
-
-Result<double> ProductProbe::measure() {
-  std::vector<int32_t> tokens(kRows), blocks(kRows / kKvBlockTokens);
-  std::iota(blocks.begin(), blocks.end(), 0);
-  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i % kVocabulary);
-  const SequenceRows sequence{.blocks = blocks, .past = 0, .rows = kRows};
-  const int32_t last = kRows - 1;
-  const auto start = std::chrono::steady_clock::now();
-  TRY(executable_->run(
-      {.tokens = tokens, .sequences = {&sequence, 1}, .outputs = {&last, 1}, .kv_cache = cache_.get()}));
-  return 2.0 * kRows * kInner * kOuter / seconds_since(start) / 1e12;
 }
 
 }  // namespace nanomind

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine could do at best, measured where a benchmark runs, so that a speed can be told as a share of it:
-// decode is bounded by reading memory, prefill by multiplying matrices.
+// How fast this machine reads memory, measured where a benchmark runs: the bound of decoding. (That of reading prompts
+// is Device::measure_peak.)
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <span>
-#include <vector>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
-#include "device/device.h"
 
 namespace nanomind {
 
@@ -33,23 +29,6 @@ class ReadProbe {
   std::unique_ptr<std::byte, Unmap> data_;
   size_t bytes_;
   std::unique_ptr<ThreadPool> pool_;
-};
-
-// One large product of 8-bit weights that stay in the caches, run through a device like any model's.
-class ProductProbe {
- public:
-  // `device` outlives the probe.
-  static Result<ProductProbe> create(Device& device);
-  // 10^12 operations per second (2 per weight and row) of one product.
-  Result<double> measure();
-
- private:
-  ProductProbe() = default;
-
-  std::vector<std::unique_ptr<Buffer>> weights_;  // zeros
-  std::vector<std::span<const std::byte>> views_;
-  std::unique_ptr<Executable> executable_;
-  std::unique_ptr<Buffer> cache_;
 };
 
 }  // namespace nanomind

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <chrono>
 #include <limits>
 #include <utility>
 
@@ -107,6 +108,15 @@ class CpuDevice final : public Device {
   }
 
   const DeviceInfo& info() const override { return info_; }
+
+  double measure_peak() override {
+    constexpr int64_t kRounds = int64_t{1} << 14, kChunks = 100;  // chunks of a fraction of a millisecond
+    const auto start = std::chrono::steady_clock::now();
+    double operations = kernels_.peak(kRounds);
+    pool_.for_each(kChunks * pool_.threads(), [&](int64_t) { (void)kernels_.peak(kRounds); });
+    operations *= static_cast<double>(1 + kChunks * pool_.threads());
+    return operations / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
 
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override { return TRY(HostBuffer::allocate(bytes)); }
 

@@ -58,6 +58,7 @@ class SimDevice final : public Device {
     TRY(script_->enter(SimFault::At::allocate));
     return inner_->allocate(bytes);
   }
+  double measure_peak() override { return inner_->measure_peak(); }
   Result<std::unique_ptr<Executable>> compile(const Program& program, const CompileOptions& options) override {
     TRY(script_->enter(SimFault::At::compile));
     return std::make_unique<SimExecutable>(TRY(inner_->compile(program, options)), script_);

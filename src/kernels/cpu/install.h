@@ -12,6 +12,7 @@ namespace scalar {
 void install_matmul(KernelTable& table);
 void install_attention(KernelTable& table);
 void install_elementwise(KernelTable& table);
+void install_peak(KernelTable& table);
 }  // namespace scalar
 
 namespace avx2 {
@@ -19,6 +20,7 @@ void install_int_matmul(KernelTable& table);
 void install_float_matmul(KernelTable& table);
 void install_attention(KernelTable& table);
 void install_elementwise(KernelTable& table);
+void install_peak(KernelTable& table);
 }  // namespace avx2
 
 namespace avx512 {
@@ -26,6 +28,7 @@ void install_int_matmul(KernelTable& table);
 void install_float_matmul(KernelTable& table);
 void install_attention(KernelTable& table);
 void install_elementwise(KernelTable& table);
+void install_peak(KernelTable& table);
 }  // namespace avx512
 
 namespace neon {
@@ -33,10 +36,12 @@ void install_int_matmul(KernelTable& table);
 void install_float_matmul(KernelTable& table);
 void install_attention(KernelTable& table);
 void install_elementwise(KernelTable& table);
+void install_peak(KernelTable& table);
 }  // namespace neon
 
 namespace dotprod {
 void install_int_matmul(KernelTable& table);
+void install_peak(KernelTable& table);
 }  // namespace dotprod
 
 }  // namespace nanomind

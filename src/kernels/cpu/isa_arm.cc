@@ -12,6 +12,7 @@ constexpr Isa kIsas[] = {
        scalar::install_matmul(table);
        scalar::install_attention(table);
        scalar::install_elementwise(table);
+       scalar::install_peak(table);
      }},
     {"neon", kCpuNeon,
      [](KernelTable& table) {
@@ -19,8 +20,13 @@ constexpr Isa kIsas[] = {
        neon::install_float_matmul(table);
        neon::install_attention(table);
        neon::install_elementwise(table);
+       neon::install_peak(table);
      }},
-    {"dotprod", kCpuNeon | kCpuDotprod, dotprod::install_int_matmul},
+    {"dotprod", kCpuNeon | kCpuDotprod,
+     [](KernelTable& table) {
+       dotprod::install_int_matmul(table);
+       dotprod::install_peak(table);
+     }},
 };
 
 }  // namespace

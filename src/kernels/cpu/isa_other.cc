@@ -13,6 +13,7 @@ constexpr Isa kIsas[] = {
        scalar::install_matmul(table);
        scalar::install_attention(table);
        scalar::install_elementwise(table);
+       scalar::install_peak(table);
      }},
 };
 

@@ -12,6 +12,7 @@ constexpr Isa kIsas[] = {
        scalar::install_matmul(table);
        scalar::install_attention(table);
        scalar::install_elementwise(table);
+       scalar::install_peak(table);
      }},
     {"avx2", kCpuAvx2,
      [](KernelTable& table) {
@@ -19,6 +20,7 @@ constexpr Isa kIsas[] = {
        avx2::install_float_matmul(table);
        avx2::install_attention(table);
        avx2::install_elementwise(table);
+       avx2::install_peak(table);
      }},
     {"avx512", kCpuAvx2 | kCpuAvx512,
      [](KernelTable& table) {
@@ -26,6 +28,7 @@ constexpr Isa kIsas[] = {
        avx512::install_float_matmul(table);
        avx512::install_attention(table);
        avx512::install_elementwise(table);
+       avx512::install_peak(table);
      }},
 };
 

@@ -64,6 +64,10 @@ struct KernelTable {
   const char* name;  // of the widest ISA that was installed
   uint32_t needs;    // CpuFeature bits
 
+  // The ceiling of products: runs `rounds` (any number above 0) of the products that the integer matmuls are made of,
+  // on registers alone, and returns how many operations those were, two per product and sum. For benchmarks.
+  double (*peak)(int64_t rounds);
+
   // Quantises n floats (any n > 0) to ceil(n/32) units; missing columns are zero. Per unit: scale = max|x| / (127 *
   // 256), q = round to nearest even of x / scale; an all-zero unit has scale 0. Non-finite input gives unspecified but
   // finite codes.
