@@ -8,7 +8,7 @@ _nanomind_models() {
 _nanomind() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
   local commands="run chat pull list show rm pack tokenize perplexity bench doctor help"
-  local engine="-t --threads --memory --device --isa"
+  local engine="-t --threads --memory --device --precision --isa"
   local answer="-n --max-tokens --system --temp --top-k --top-p --min-p --repeat-penalty --seed"
   local options=
   COMPREPLY=()
@@ -19,6 +19,7 @@ _nanomind() {
   fi
   case $previous in
     --device) mapfile -t COMPREPLY < <(compgen -W "cpu" -- "$current"); return ;;
+    --precision) mapfile -t COMPREPLY < <(compgen -W "fast high" -- "$current"); return ;;
     --isa) mapfile -t COMPREPLY < <(compgen -W "scalar avx2 avx512 neon dotprod" -- "$current"); return ;;
     --logits) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     -t | --threads | -n | --max-tokens | --ctx | --memory | --system | --temp | --top-k | --top-p | --min-p | --repeat-penalty | --seed | \
@@ -30,7 +31,7 @@ _nanomind() {
     pack) options=$engine ;;
     list | doctor | show) options="--json" ;;
     tokenize) options="--json --special --no-bos" ;;
-    perplexity) options="--ctx --chunks --logits --json $engine" ;;
+    perplexity) options="--ctx --chunks --step --logits --json $engine" ;;
     bench) options="-p --prefill -n --decode -r --repetitions --json $engine" ;;
     help) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current"); return ;;
   esac

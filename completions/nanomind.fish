@@ -30,6 +30,7 @@ complete -c nanomind -n '__fish_seen_subcommand_from help' -f -a "$commands"
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -s t -l threads -d 'Threads that compute'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -l memory -d 'Most memory to use'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -l device -a cpu -d 'Where to compute'
+complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -l precision -a 'fast high' -d 'Of reading prompts'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -l isa -a 'scalar avx2 avx512 neon dotprod' -d 'Instruction set'
 complete -c nanomind -n '__fish_seen_subcommand_from run chat perplexity' -x -l ctx -d 'Tokens of context'
 
@@ -48,6 +49,7 @@ complete -c nanomind -n '__fish_seen_subcommand_from run tokenize' -f -l special
 complete -c nanomind -n '__fish_seen_subcommand_from tokenize' -f -l no-bos -d 'No beginning token'
 complete -c nanomind -n '__fish_seen_subcommand_from run list show tokenize perplexity bench doctor' -f -l json -d 'Print JSON'
 complete -c nanomind -n '__fish_seen_subcommand_from perplexity' -x -l chunks -d 'Chunks to measure'
+complete -c nanomind -n '__fish_seen_subcommand_from perplexity' -x -l step -d 'Tokens per step'
 complete -c nanomind -n '__fish_seen_subcommand_from perplexity' -r -l logits -d 'Write logits to'
 complete -c nanomind -n '__fish_seen_subcommand_from bench' -x -s p -l prefill -d 'Tokens of the prompt'
 complete -c nanomind -n '__fish_seen_subcommand_from bench' -x -s n -l decode -d 'Tokens of the answer'
