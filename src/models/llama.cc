@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Llama decoder (GGUF arch "llama"): RMSNorm, grouped-query attention with rotary positions, SwiGLU. Llama 2 paper,
 // arXiv 2307.09288; GGUF files permute q and k so that rotated pairs are adjacent.
-#include <cmath>
-
 #include "models/architectures.h"
 #include "models/blocks/decoder.h"
 
@@ -10,32 +8,22 @@ namespace nanomind {
 namespace {
 
 struct Layer {
-  Weight attn_norm, q, k, v, o, ffn_norm;
+  Weight attn_norm;
+  SelfAttention attention;
+  Weight ffn_norm;
   GatedFeedForward ffn;
 };
 
 Layer bind_layer(WeightReader& r, const DecoderParams& p, int64_t i) {
   return {.attn_norm = r.vector(block_name(i, "attn_norm"), p.width),
-          .q = r.matrix(block_name(i, "attn_q"), p.heads * p.head_dim, p.width),
-          .k = r.matrix(block_name(i, "attn_k"), p.kv_heads * p.head_dim, p.width),
-          .v = r.matrix(block_name(i, "attn_v"), p.kv_heads * p.head_dim, p.width),
-          .o = r.matrix(block_name(i, "attn_output"), p.width, p.heads * p.head_dim),
+          .attention = bind_self_attention(r, p, i, QkvBias::absent),
           .ffn_norm = r.vector(block_name(i, "ffn_norm"), p.width),
           .ffn = bind_feed_forward(r, p, i)};
 }
 
 // x: [T, E] -> [T, E]
 Value layer(Recorder& rec, const Layer& w, const DecoderParams& p, int rope, Value x) {
-  const Value h = rec.rms_norm(x, w.attn_norm, p.eps);
-  const Value q = rec.matmul(h, w.q), k = rec.matmul(h, w.k), v = rec.matmul(h, w.v);
-  const auto d = static_cast<int>(p.head_dim);
-  const Value mixed = rec.attention({.q = rec.rope(q, rope, d),
-                                     .k = rec.rope(k, rope, d),
-                                     .v = v,
-                                     .layer = rec.kv_layer({p.kv_heads, p.head_dim}),
-                                     .heads = static_cast<int>(p.heads),
-                                     .scale = 1.0F / std::sqrt(static_cast<float>(p.head_dim))});
-  x = rec.add(x, rec.matmul(mixed, w.o));
+  x = rec.add(x, self_attention(rec, w.attention, p, rope, rec.rms_norm(x, w.attn_norm, p.eps)));
   return rec.add(x, feed_forward(rec, w.ffn, rec.rms_norm(x, w.ffn_norm, p.eps), Activation::silu));
 }
 

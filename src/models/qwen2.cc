@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen2 and Qwen2.5 decoder (GGUF arch "qwen2"): as Llama, with biases on q, k and v and half-split rotary pairs.
 // Qwen2 report, arXiv 2407.10671.
-#include <cmath>
-
 #include "models/architectures.h"
 #include "models/blocks/decoder.h"
 
@@ -10,36 +8,22 @@ namespace nanomind {
 namespace {
 
 struct Layer {
-  Weight attn_norm, q, q_bias, k, k_bias, v, v_bias, o, ffn_norm;
+  Weight attn_norm;
+  SelfAttention attention;
+  Weight ffn_norm;
   GatedFeedForward ffn;
 };
 
 Layer bind_layer(WeightReader& r, const DecoderParams& p, int64_t i) {
-  const int64_t q = p.heads * p.head_dim, kv = p.kv_heads * p.head_dim;
   return {.attn_norm = r.vector(block_name(i, "attn_norm"), p.width),
-          .q = r.matrix(block_name(i, "attn_q"), q, p.width),
-          .q_bias = r.vector(block_name(i, "attn_q"), q, "bias"),
-          .k = r.matrix(block_name(i, "attn_k"), kv, p.width),
-          .k_bias = r.vector(block_name(i, "attn_k"), kv, "bias"),
-          .v = r.matrix(block_name(i, "attn_v"), kv, p.width),
-          .v_bias = r.vector(block_name(i, "attn_v"), kv, "bias"),
-          .o = r.matrix(block_name(i, "attn_output"), p.width, q),
+          .attention = bind_self_attention(r, p, i, QkvBias::present),
           .ffn_norm = r.vector(block_name(i, "ffn_norm"), p.width),
           .ffn = bind_feed_forward(r, p, i)};
 }
 
 // x: [T, E] -> [T, E]
 Value layer(Recorder& rec, const Layer& w, const DecoderParams& p, int rope, Value x) {
-  const Value h = rec.rms_norm(x, w.attn_norm, p.eps);
-  const Value q = rec.matmul(h, w.q, w.q_bias), k = rec.matmul(h, w.k, w.k_bias), v = rec.matmul(h, w.v, w.v_bias);
-  const auto d = static_cast<int>(p.head_dim);
-  const Value mixed = rec.attention({.q = rec.rope(q, rope, d),
-                                     .k = rec.rope(k, rope, d),
-                                     .v = v,
-                                     .layer = rec.kv_layer({p.kv_heads, p.head_dim}),
-                                     .heads = static_cast<int>(p.heads),
-                                     .scale = 1.0F / std::sqrt(static_cast<float>(p.head_dim))});
-  x = rec.add(x, rec.matmul(mixed, w.o));
+  x = rec.add(x, self_attention(rec, w.attention, p, rope, rec.rms_norm(x, w.attn_norm, p.eps)));
   return rec.add(x, feed_forward(rec, w.ffn, rec.rms_norm(x, w.ffn_norm, p.eps), Activation::silu));
 }
 

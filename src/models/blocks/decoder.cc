@@ -55,6 +55,35 @@ RopeInfo rope_table(RopePairs pairs, double theta, int64_t rotated) {
   return info;
 }
 
+SelfAttention bind_self_attention(WeightReader& reader, const DecoderParams& p, int64_t layer, QkvBias bias) {
+  const int64_t q = p.heads * p.head_dim, kv = p.kv_heads * p.head_dim;
+  SelfAttention w{.q = reader.matrix(block_name(layer, "attn_q"), q, p.width),
+                  .k = reader.matrix(block_name(layer, "attn_k"), kv, p.width),
+                  .v = reader.matrix(block_name(layer, "attn_v"), kv, p.width),
+                  .o = reader.matrix(block_name(layer, "attn_output"), p.width, q),
+                  .q_bias = {},
+                  .k_bias = {},
+                  .v_bias = {}};
+  if (bias == QkvBias::present) {
+    w.q_bias = reader.vector(block_name(layer, "attn_q"), q, "bias");
+    w.k_bias = reader.vector(block_name(layer, "attn_k"), kv, "bias");
+    w.v_bias = reader.vector(block_name(layer, "attn_v"), kv, "bias");
+  }
+  return w;
+}
+
+Value self_attention(Recorder& rec, const SelfAttention& w, const DecoderParams& p, int rope, Value x) {
+  const Value q = rec.matmul(x, w.q, w.q_bias), k = rec.matmul(x, w.k, w.k_bias), v = rec.matmul(x, w.v, w.v_bias);
+  const auto d = static_cast<int>(p.head_dim);
+  const Value mixed = rec.attention({.q = rec.rope(q, rope, d),
+                                     .k = rec.rope(k, rope, d),
+                                     .v = v,
+                                     .layer = rec.kv_layer({p.kv_heads, p.head_dim}),
+                                     .heads = static_cast<int>(p.heads),
+                                     .scale = 1.0F / std::sqrt(static_cast<float>(p.head_dim))});
+  return rec.matmul(mixed, w.o);
+}
+
 GatedFeedForward bind_feed_forward(WeightReader& reader, const DecoderParams& p, int64_t layer) {
   return {.gate = reader.matrix(block_name(layer, "ffn_gate"), p.feed_forward, p.width),
           .up = reader.matrix(block_name(layer, "ffn_up"), p.feed_forward, p.width),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces that decoder-only language models share: their parameters, the rotary table, and SwiGLU-style feed-forward.
+// Pieces that decoder-only language models share: their parameters, the rotary table, attention and SwiGLU-style
+// feed-forward.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,16 @@ DecoderParams read_decoder_params(WeightReader& reader, const GgufFile& file);
 
 // theta^(-2i/rotated) for i < rotated / 2, in double and then rounded.
 RopeInfo rope_table(RopePairs pairs, double theta, int64_t rotated);
+
+// Grouped-query attention with rotary positions. Biases are absent where the model has none.
+struct SelfAttention {
+  Weight q, k, v, o;
+  Weight q_bias, k_bias, v_bias;
+};
+enum class QkvBias : uint8_t { absent, present };
+SelfAttention bind_self_attention(WeightReader& reader, const DecoderParams& p, int64_t layer, QkvBias bias);
+// x: [T, E] -> [T, E], with a cache layer of its own; scores are scaled by 1 / sqrt(D).
+Value self_attention(Recorder& rec, const SelfAttention& w, const DecoderParams& p, int rope, Value x);
 
 struct GatedFeedForward {
   Weight gate, up, down;
