@@ -186,7 +186,8 @@ TEST(Device, FastPromptsLoseLittleAndOnlyInStepsOfManyTokens) {
   const Value x = rec.embed(rec.weight({"table", DType::q8_0, {kVocabulary, kWide}}));
   const Value h = rec.rms_norm(x, rec.weight({"gain", DType::f32, {kWide}}), 1e-6F);
   const Value y = rec.matmul(h, rec.weight({"matrix", DType::q5_0, {kOut, kWide}}));
-  const Program program = std::move(rec).finish(rec.select_outputs(y));
+  const Value logits = rec.select_outputs(y);
+  const Program program = std::move(rec).finish(logits);
   const auto packed_table = testing::pack(DType::q8_0, table, kVocabulary, kWide);
   const auto packed_matrix = testing::pack(DType::q5_0, matrix, kOut, kWide);
   const std::vector<std::span<const std::byte>> views{
