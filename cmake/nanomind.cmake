@@ -4,9 +4,14 @@ include_guard()
 add_library(nanomind_options INTERFACE)
 target_include_directories(nanomind_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_options(nanomind_options INTERFACE
-  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror=return-type -fno-math-errno -ffp-contract=off)
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror=return-type -fno-math-errno -ffp-contract=off
+  -Wno-missing-field-initializers)  # members left out have defaults, which designated initialisers are for
 # Statement expressions carry TRY; both compilers that we support have them.
 target_compile_options(nanomind_options INTERFACE $<$<CXX_COMPILER_ID:Clang>:-Wno-gnu-statement-expression>)
+# GCC 12 sees overlapping copies in the standard library's own strings (its bug 105329).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(nanomind_options INTERFACE -Wno-restrict)
+endif()
 if(NANOMIND_SANITIZE)
   target_compile_options(nanomind_options INTERFACE -fsanitize=${NANOMIND_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(nanomind_options INTERFACE -fsanitize=${NANOMIND_SANITIZE})
