@@ -19,8 +19,10 @@ import argparse
 import hashlib
 import json
 import math
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,8 +140,10 @@ def check_model(program, golden, arguments, report):
 
 
 def can_run(program, isa):
-    tiny = ROOT / "tests/data/tiny-llama.gguf"
-    done = subprocess.run([program, "run", tiny, "x", "--raw", "-n", "1", "--isa", isa], capture_output=True, stdin=subprocess.DEVNULL)
+    call = [program, "run", ROOT / "tests/data/tiny-llama.gguf", "x", "--raw", "-n", "1", "--isa", isa]
+    with tempfile.TemporaryDirectory() as packed:
+        environment = os.environ | {"NANOMIND_PACKED": packed}
+        done = subprocess.run(call, env=environment, capture_output=True, stdin=subprocess.DEVNULL)
     return done.returncode == 0 or b"cannot run kernels for" not in done.stderr
 
 
