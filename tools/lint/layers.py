@@ -22,7 +22,7 @@ HOMES = [
     (r"zip\.h", ["hub/"]),
     (r"nlohmann/.*", ["hub/", "cli/"]),
     (r"CLI/.*", ["cli/"]),
-    (r"pcre2\.h|utf8proc\.h", ["text/"]),
+    (r"pcre2\.h", ["text/"]),
     (r"rknn_api\.h", ["device/rknn/"]),
     (r"acl/.*", ["device/ascend/"]),
     (r"vulkan/.*", ["device/vulkan/"]),
