@@ -33,6 +33,9 @@ struct WeightInfo {
   Shape shape;
 };
 
+// Widest head that models may record and devices keep room for.
+inline constexpr int64_t kMaxHeadDim = 512;
+
 // Keys and values of one attention layer, kept between steps: [P, kv_heads, head_dim] each.
 struct KvLayerInfo {
   int64_t kv_heads = 0;

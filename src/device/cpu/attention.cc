@@ -12,8 +12,7 @@ namespace {
 
 static_assert(kKvBlock == kKvBlockTokens);
 
-constexpr int kTileRows = 16;     // stacked query rows of one task
-constexpr int kMaxHeadDim = 512;  // what read_decoder_params admits, checked again at compile time
+constexpr int kTileRows = 16;  // stacked query rows of one task
 
 struct Cache {
   std::byte* base;

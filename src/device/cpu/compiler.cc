@@ -15,8 +15,6 @@
 namespace nanomind::cpu {
 namespace {
 
-constexpr int64_t kMaxHeadDim = 512;  // what attention keeps on its stack
-
 // Columns from which an 8-bit value averages out: divergence from the float reference, measured on prompts, was 1e-3
 // for models 576 and 640 wide, and 1e-4 for one 1536 wide.
 constexpr int64_t kWideColumns = 1024;

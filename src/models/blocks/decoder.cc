@@ -10,7 +10,6 @@ namespace nanomind {
 namespace {
 
 constexpr int64_t kMaxWidth = 1 << 20;
-constexpr int64_t kMaxHeadDim = 512;  // what attention kernels keep on their stack
 
 // V is the number of rows of the embedding; the tokenizer's list is checked against it when both are known.
 int64_t read_vocabulary(WeightReader& reader, const GgufFile& file, int64_t width) {
