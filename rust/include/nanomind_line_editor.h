@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// C ABI of the line editor in the Rust static library (rustyline): one edited line at a time from the controlling terminal,
-// with a history that is kept in a file of mode 0600. Types and ownership as in nanomind_rust.h. One thread at a time.
+// C ABI of the line editor in the Rust static library (rustyline): one edited line at a time from the controlling
+// terminal, with a history that is kept in a file of mode 0600. Types and ownership as in nanomind_rust.h. One thread
+// at a time.
 #pragma once
 
 #include "nanomind_rust.h"
@@ -21,7 +22,8 @@ typedef enum NanomindLineResult {
 
 // `history_path` may be empty: then the history lasts as long as the editor. A file that is not there is no error.
 // `commands` are completed by Tab at the beginning of a line, separated by spaces.
-NanomindLineEditor* nanomind_line_editor_create(NanomindBytes history_path, NanomindBytes commands, NanomindText* error);
+NanomindLineEditor* nanomind_line_editor_create(NanomindBytes history_path, NanomindBytes commands,
+                                                NanomindText* error);
 void nanomind_line_editor_free(NanomindLineEditor* editor);
 
 // Shows `prompt` and waits for a line; returns a NanomindLineResult.
