@@ -5,29 +5,6 @@
 #include "models/blocks/decoder.h"
 
 namespace nanomind {
-namespace {
-
-struct Layer {
-  Weight attn_norm;
-  SelfAttention attention;
-  Weight ffn_norm;
-  GatedFeedForward ffn;
-};
-
-Layer bind_layer(WeightReader& r, const DecoderParams& p, int64_t i) {
-  return {.attn_norm = r.vector(block_name(i, "attn_norm"), p.width),
-          .attention = bind_self_attention(r, p, i, QkvBias::present),
-          .ffn_norm = r.vector(block_name(i, "ffn_norm"), p.width),
-          .ffn = bind_feed_forward(r, p, i)};
-}
-
-// x: [T, E] -> [T, E]
-Value layer(Recorder& rec, const Layer& w, const DecoderParams& p, int rope, Value x) {
-  x = rec.add(x, self_attention(rec, w.attention, p, rope, rec.rms_norm(x, w.attn_norm, p.eps)));
-  return rec.add(x, feed_forward(rec, w.ffn, rec.rms_norm(x, w.ffn_norm, p.eps), Activation::silu));
-}
-
-}  // namespace
 
 Result<Model> build_qwen2(const GgufFile& file) {
   Recorder rec;
@@ -37,15 +14,15 @@ Result<Model> build_qwen2(const GgufFile& file) {
   TRY(reader.check());
 
   const Weight embedding = reader.matrix("token_embd", p.vocabulary, p.width);
-  std::vector<Layer> layers;
-  for (int64_t i = 0; i < p.layers; ++i) layers.push_back(bind_layer(reader, p, i));
+  std::vector<PreNormLayer> layers;
+  for (int64_t i = 0; i < p.layers; ++i) layers.push_back(bind_pre_norm_layer(reader, p, i, QkvBias::present));
   const Weight norm = reader.vector("output_norm", p.width);
   const Weight head = bind_head(reader, p, embedding);
   TRY(reader.check());
 
   const int rope = rec.rope_table(rope_table(RopePairs::halves, theta, p.head_dim));
   Value x = rec.embed(embedding);
-  for (const Layer& w : layers) x = layer(rec, w, p, rope, x);
+  for (const PreNormLayer& w : layers) x = pre_norm_layer(rec, w, p, rope, x);
   const Value logits = output_head(rec, x, norm, head, p.eps);
   return finish_model("qwen2", p, std::move(rec), logits);
 }

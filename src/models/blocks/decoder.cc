@@ -95,6 +95,18 @@ Value feed_forward(Recorder& rec, const GatedFeedForward& w, Value x, Activation
   return rec.matmul(rec.gated(gate, up, activation), w.down);
 }
 
+PreNormLayer bind_pre_norm_layer(WeightReader& reader, const DecoderParams& p, int64_t layer, QkvBias bias) {
+  return {.attn_norm = reader.vector(block_name(layer, "attn_norm"), p.width),
+          .attention = bind_self_attention(reader, p, layer, bias),
+          .ffn_norm = reader.vector(block_name(layer, "ffn_norm"), p.width),
+          .ffn = bind_feed_forward(reader, p, layer)};
+}
+
+Value pre_norm_layer(Recorder& rec, const PreNormLayer& w, const DecoderParams& p, int rope, Value x) {
+  x = rec.add(x, self_attention(rec, w.attention, p, rope, rec.rms_norm(x, w.attn_norm, p.eps)));
+  return rec.add(x, feed_forward(rec, w.ffn, rec.rms_norm(x, w.ffn_norm, p.eps), Activation::silu));
+}
+
 Value output_head(Recorder& rec, Value x, Weight norm, Weight head, float eps) {
   return rec.matmul(rec.rms_norm(rec.select_outputs(x), norm, eps), head);
 }

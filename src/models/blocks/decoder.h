@@ -46,6 +46,17 @@ GatedFeedForward bind_feed_forward(WeightReader& reader, const DecoderParams& p,
 // x: [T, E] -> [T, E].
 Value feed_forward(Recorder& rec, const GatedFeedForward& w, Value x, Activation activation);
 
+// The layer of Llama and its kin: x + attention(norm(x)), then x + SwiGLU(norm(x)).
+struct PreNormLayer {
+  Weight attn_norm;
+  SelfAttention attention;
+  Weight ffn_norm;
+  GatedFeedForward ffn;
+};
+PreNormLayer bind_pre_norm_layer(WeightReader& reader, const DecoderParams& p, int64_t layer, QkvBias bias);
+// x: [T, E] -> [T, E].
+Value pre_norm_layer(Recorder& rec, const PreNormLayer& w, const DecoderParams& p, int rope, Value x);
+
 // The output head: rows asked for, norm, then the head matrix, which is the embedding where the file has none of its
 // own.
 Value output_head(Recorder& rec, Value x, Weight norm, Weight head, float eps);
