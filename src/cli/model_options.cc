@@ -29,7 +29,8 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
       ->option_text("SIZE")
       ->group(group);
   command
-      .add_option("--precision", flags.precision, "of reading prompts: fast, or high at about three quarters of the speed")
+      .add_option("--precision", flags.precision,
+                  "of reading prompts: fast, or high at about three quarters of the speed")
       ->check(CLI::IsMember({"fast", "high"}))
       ->option_text("fast|high")
       ->group(group);
