@@ -116,7 +116,4 @@ struct Program {
   ValueId output = -1;  // [R, V]
 };
 
-// Name of an operation for messages: "matmul".
-const char* name(const Op& op);
-
 }  // namespace nanomind

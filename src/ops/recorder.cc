@@ -5,20 +5,6 @@
 
 namespace nanomind {
 
-const char* name(const Op& op) {
-  struct Namer {
-    const char* operator()(const op::Embed&) const { return "embed"; }
-    const char* operator()(const op::RmsNorm&) const { return "rms_norm"; }
-    const char* operator()(const op::MatMul&) const { return "matmul"; }
-    const char* operator()(const op::Rope&) const { return "rope"; }
-    const char* operator()(const op::Attention&) const { return "attention"; }
-    const char* operator()(const op::GatedActivation&) const { return "gated_activation"; }
-    const char* operator()(const op::Add&) const { return "add"; }
-    const char* operator()(const op::SelectRows&) const { return "select_rows"; }
-  };
-  return std::visit(Namer{}, op);
-}
-
 Value Recorder::value(Rows rows, int64_t columns) {
   program_.values.push_back({rows, columns});
   return {static_cast<ValueId>(program_.values.size() - 1)};

@@ -21,7 +21,6 @@ class KvCache {
   void release(int32_t block);
 
   Buffer& buffer() { return *buffer_; }
-  int64_t free_blocks() const { return static_cast<int64_t>(free_.size()); }
 
  private:
   std::unique_ptr<Buffer> buffer_;
