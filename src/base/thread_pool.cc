@@ -25,7 +25,7 @@ constexpr uint64_t kActiveMask = (1u << 31) - 1;
 ThreadPool::ThreadPool(int threads) {
   CHECK(threads >= 1);
   workers_.reserve(static_cast<size_t>(threads - 1));
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -44,27 +44,27 @@ void ThreadPool::run(const Task& task) {
     wakeups_.fetch_add(1);
     wakeups_.notify_all();
   }
-  take_chunks();
+  take_chunks(0);
   state_.fetch_and(~kOpen);
   while ((state_.load(std::memory_order_acquire) & kActiveMask) != 0) pause();
 }
 
-void ThreadPool::take_chunks() {
+void ThreadPool::take_chunks(int thread) {
   for (;;) {
     const int64_t i = next_.fetch_add(1, std::memory_order_relaxed);
     if (i >= task_.count) return;
-    task_.call(task_.context, i);
+    task_.call(task_.context, i, thread);
   }
 }
 
-void ThreadPool::work() {
+void ThreadPool::work(int thread) {
   uint32_t seen = 0;
   int spins = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {
     uint64_t state = state_.load();
     if (epoch_of(state) != seen && (state & kOpen) != 0) {
       if (!state_.compare_exchange_weak(state, state + 1)) continue;
-      take_chunks();
+      take_chunks(thread);
       state_.fetch_sub(1, std::memory_order_release);
       seen = epoch_of(state);
       spins = 0;

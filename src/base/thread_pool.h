@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace nanomind {
@@ -21,30 +22,39 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls f(i) for each i in [0, count), from the caller and the workers, and returns when all are done. Allocates
-  // nothing. One loop at a time: not to be called from inside f, nor from two threads at once. f must not throw.
+  // Calls f(i), or f(i, thread) with thread in [0, threads()), for each i in [0, count), from the caller and the
+  // workers, and returns when all are done. Calls with the same thread never overlap. Allocates nothing. One loop at a
+  // time: not to be called from inside f, nor from two threads at once. f must not throw.
   template <typename F>
   void for_each(int64_t count, const F& f) {
     if (count <= 0) return;
     if (count == 1 || workers_.empty()) {
-      for (int64_t i = 0; i < count; ++i) f(i);
+      for (int64_t i = 0; i < count; ++i) invoke(f, i, 0);
       return;
     }
-    run({.call = [](const void* context, int64_t i) { (*static_cast<const F*>(context))(i); },
+    run({.call = [](const void* context, int64_t i, int thread) { invoke(*static_cast<const F*>(context), i, thread); },
          .context = &f,
          .count = count});
   }
 
  private:
+  template <typename F>
+  static void invoke(const F& f, int64_t i, int thread) {
+    if constexpr (std::is_invocable_v<const F&, int64_t, int>)
+      f(i, thread);
+    else
+      f(i);
+  }
+
   struct Task {
-    void (*call)(const void* context, int64_t i) = nullptr;
+    void (*call)(const void* context, int64_t i, int thread) = nullptr;
     const void* context = nullptr;
     int64_t count = 0;
   };
 
   void run(const Task& task);
-  void work();  // a worker's life
-  void take_chunks();
+  void work(int thread);  // a worker's life
+  void take_chunks(int thread);
 
   // Epoch in the high 32 bits, then kOpen, then the number of workers inside the current loop. A worker may only enter
   // an open loop, and the caller returns only after it has closed the loop and all have left.

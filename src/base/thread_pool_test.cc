@@ -34,6 +34,22 @@ TEST_P(ThreadPoolTest, ManyLoopsInARowAreOrdered) {
   for (int64_t value : values) EXPECT_EQ(value, expected);
 }
 
+// Each thread adds to a sum of its own, without atomics: if two ran under one number, sums would be lost (or TSan
+// trips).
+TEST_P(ThreadPoolTest, ThreadsHaveNumbersOfTheirOwn) {
+  ThreadPool pool(GetParam());
+  struct alignas(64) Sum {
+    int64_t value = 0;
+  };
+  std::vector<Sum> sums(static_cast<size_t>(pool.threads()));
+  for (int round = 0; round < 100; ++round) {
+    pool.for_each(1000, [&](int64_t i, int thread) { sums[static_cast<size_t>(thread)].value += i; });
+  }
+  int64_t total = 0;
+  for (const Sum& sum : sums) total += sum.value;
+  EXPECT_EQ(total, int64_t{100} * 999 * 1000 / 2);
+}
+
 // Workers that have gone to sleep wake up for the next loop: with as many waiting chunks as threads, the loop can only
 // end when every thread has come.
 TEST_P(ThreadPoolTest, SleepingWorkersWake) {
