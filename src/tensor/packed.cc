@@ -1,256 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing works on runs of eight codes, held as the bytes of one uint64: a type says how a run lies in a GGUF block
-// (load, store) and in a packed block (put, get), and how its scales do; the loops over blocks, rows and runs are
-// common.
+// The loops over blocks, rows and runs of codes that all types share; what differs between types: packed_types.h.
 #include "tensor/packed.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/result.h"
-#include "tensor/block.h"
 #include "tensor/half.h"
 #include "tensor/packed_layout.h"
+#include "tensor/packed_types.h"
 
 namespace nanomind {
 namespace {
-
-constexpr uint64_t kBytes = 0x0101010101010101u;  // times b: b in every byte
-constexpr int kRuns = kUnitColumns / 8;           // of a unit
-
-template <typename T>
-T load(const void* p) {
-  T value;
-  std::memcpy(&value, p, sizeof value);
-  return value;
-}
-
-template <typename T>
-void store(void* p, T value) {
-  std::memcpy(p, &value, sizeof value);
-}
-
-template <typename T>
-void merge(void* p, T bits) {
-  store<T>(p, static_cast<T>(load<T>(p) | bits));
-}
-
-// Exchanges the two middle bytes: the order 0, 2, 1, 3 of packed dwords, and back.
-uint32_t swap_middle(uint32_t x) { return (x & 0xFF0000FFu) | (x >> 8 & 0xFF00u) | (x << 8 & 0xFF0000u); }
-
-// Fields of `bits` bits from the bytes of a run as one dword: columns 0..3 in the low fields, 4..7 in the ones above.
-uint32_t fold(uint64_t run, int bits) { return swap_middle(static_cast<uint32_t>(run | run >> (32 - bits))); }
-uint64_t unfold(uint32_t dword, int bits) {
-  const uint64_t x = swap_middle(dword);
-  return (x | x << (32 - bits)) & kBytes * ((1u << bits) - 1);
-}
-
-uint8_t* vector_dword(uint8_t* vector, int row) { return vector + 4 * row; }
-const uint8_t* vector_dword(const uint8_t* vector, int row) { return vector + 4 * row; }
-
-// Eight nibbles of a run to and from vector `run` of a unit.
-void put_nibbles(uint8_t (*codes)[64], int run, int row, uint64_t q) {
-  store(vector_dword(codes[run], row), fold(q & kBytes * 15, 4));
-}
-uint64_t get_nibbles(const uint8_t (*codes)[64], int run, int row) {
-  return unfold(load<uint32_t>(vector_dword(codes[run], row)), 4);
-}
-
-// The nibbles of blocks that keep column j and j + 16 in byte j.
-uint64_t load_split_nibbles(const uint8_t* qs, int run) {
-  return load<uint64_t>(qs + 8 * (run & 1)) >> (run < 2 ? 0 : 4) & kBytes * 15;
-}
-void store_split_nibbles(uint8_t* qs, int run, uint64_t q) {
-  merge<uint64_t>(qs + 8 * (run & 1), (q & kBytes * 15) << (run < 2 ? 0 : 4));
-}
-
-// One bit per byte from the bits of `bits`, and back.
-uint64_t spread_bits(uint8_t bits) { return ((bits * kBytes & 0x8040201008040201u) + kBytes * 127) >> 7 & kBytes; }
-uint8_t gather_bits(uint64_t bytes) { return static_cast<uint8_t>(bytes * 0x0102040810204080u >> 56); }
-
-// w = scale * (q - zero) + offset for one row of half a unit.
-struct Affine {
-  float scale;
-  int zero;
-  float offset;
-};
-
-struct Q4_0 {
-  using Block = BlockQ4_0;
-  using Packed = PackedQ4_0;
-  static constexpr int kUnits = 1;  // of a GGUF block
-
-  static uint64_t load_run(const uint8_t* b, int, int run) { return load_split_nibbles(b + offsetof(Block, qs), run); }
-  static void store_run(uint8_t* b, int, int run, uint64_t q) { store_split_nibbles(b + offsetof(Block, qs), run, q); }
-  static void put(Packed& p, int unit, int run, int row, uint64_t q) { put_nibbles(p.codes[unit], run, row, q); }
-  static uint64_t get(const Packed& p, int unit, int run, int row) { return get_nibbles(p.codes[unit], run, row); }
-  static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) { p.d[unit][row] = load<uint16_t>(b); }
-  static void unpack_scales(const Packed& p, int unit, int row, uint8_t* b) { store(b, p.d[unit][row]); }
-  static Affine affine(const Packed& p, int unit, int, int row) { return {float_from_half(p.d[unit][row]), 8, 0}; }
-};
-
-struct Q4_1 {
-  using Block = BlockQ4_1;
-  using Packed = PackedQ4_1;
-  static constexpr int kUnits = 1;
-
-  static uint64_t load_run(const uint8_t* b, int, int run) { return load_split_nibbles(b + offsetof(Block, qs), run); }
-  static void store_run(uint8_t* b, int, int run, uint64_t q) { store_split_nibbles(b + offsetof(Block, qs), run, q); }
-  static void put(Packed& p, int unit, int run, int row, uint64_t q) { put_nibbles(p.codes[unit], run, row, q); }
-  static uint64_t get(const Packed& p, int unit, int run, int row) { return get_nibbles(p.codes[unit], run, row); }
-  static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) {
-    p.d[unit][row] = load<uint16_t>(b);
-    p.m[unit][row] = load<uint16_t>(b + offsetof(Block, m));
-  }
-  static void unpack_scales(const Packed& p, int unit, int row, uint8_t* b) {
-    store(b, p.d[unit][row]);
-    store(b + offsetof(Block, m), p.m[unit][row]);
-  }
-  static Affine affine(const Packed& p, int unit, int, int row) {
-    return {float_from_half(p.d[unit][row]), 0, float_from_half(p.m[unit][row])};
-  }
-};
-
-struct Q5_0 {
-  using Block = BlockQ5_0;
-  using Packed = PackedQ5_0;
-  static constexpr int kUnits = 1;
-
-  static uint64_t load_run(const uint8_t* b, int, int run) {
-    return load_split_nibbles(b + offsetof(Block, qs), run) | spread_bits(b[offsetof(Block, qh) + run]) << 4;
-  }
-  static void store_run(uint8_t* b, int, int run, uint64_t q) {
-    store_split_nibbles(b + offsetof(Block, qs), run, q);
-    b[offsetof(Block, qh) + run] = gather_bits(q >> 4 & kBytes);
-  }
-  static void put(Packed& p, int unit, int run, int row, uint64_t q) {
-    put_nibbles(p.unit[unit].codes, run, row, q);
-    merge(vector_dword(p.unit[unit].high, row), fold(q >> 4 & kBytes, 1) << 2 * run);
-  }
-  static uint64_t get(const Packed& p, int unit, int run, int row) {
-    const uint32_t high = load<uint32_t>(vector_dword(p.unit[unit].high, row)) >> 2 * run & 0x03030303u;
-    return get_nibbles(p.unit[unit].codes, run, row) | unfold(high, 1) << 4;
-  }
-  static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) { p.d[unit][row] = load<uint16_t>(b); }
-  static void unpack_scales(const Packed& p, int unit, int row, uint8_t* b) { store(b, p.d[unit][row]); }
-  static Affine affine(const Packed& p, int unit, int, int row) { return {float_from_half(p.d[unit][row]), 16, 0}; }
-};
-
-struct Q8_0 {
-  using Block = BlockQ8_0;
-  using Packed = PackedQ8_0;
-  static constexpr int kUnits = 1;
-
-  static uint64_t load_run(const uint8_t* b, int, int run) {
-    return load<uint64_t>(b + offsetof(Block, qs) + 8 * run) ^ kBytes * 128;
-  }
-  static void store_run(uint8_t* b, int, int run, uint64_t q) {
-    store(b + offsetof(Block, qs) + 8 * run, q ^ kBytes * 128);
-  }
-  static void put(Packed& p, int unit, int run, int row, uint64_t q) {
-    store(vector_dword(p.codes[unit][2 * run], row), swap_middle(static_cast<uint32_t>(q)));
-    store(vector_dword(p.codes[unit][2 * run + 1], row), swap_middle(static_cast<uint32_t>(q >> 32)));
-  }
-  static uint64_t get(const Packed& p, int unit, int run, int row) {
-    const uint64_t low = swap_middle(load<uint32_t>(vector_dword(p.codes[unit][2 * run], row)));
-    const uint64_t high = swap_middle(load<uint32_t>(vector_dword(p.codes[unit][2 * run + 1], row)));
-    return low | high << 32;
-  }
-  static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) { p.d[unit][row] = load<uint16_t>(b); }
-  static void unpack_scales(const Packed& p, int unit, int row, uint8_t* b) { store(b, p.d[unit][row]); }
-  static Affine affine(const Packed& p, int unit, int, int row) { return {float_from_half(p.d[unit][row]), 128, 0}; }
-};
-
-struct Q4_K {
-  using Block = BlockQ4_K;
-  using Packed = PackedQ4_K;
-  static constexpr int kUnits = 8;
-  static constexpr uint32_t kBytes32 = 0x01010101u;
-
-  static uint64_t load_run(const uint8_t* b, int unit, int run) {
-    const uint8_t* qs = b + offsetof(Block, qs) + 32 * (unit / 2) + 8 * run;
-    return load<uint64_t>(qs) >> 4 * (unit & 1) & kBytes * 15;
-  }
-  static void store_run(uint8_t* b, int unit, int run, uint64_t q) {
-    merge<uint64_t>(b + offsetof(Block, qs) + 32 * (unit / 2) + 8 * run, q << 4 * (unit & 1));
-  }
-  static void put(Packed& p, int unit, int run, int row, uint64_t q) { put_nibbles(p.codes[unit], run, row, q); }
-  static uint64_t get(const Packed& p, int unit, int run, int row) { return get_nibbles(p.codes[unit], run, row); }
-
-  static void pack_scales(const uint8_t* b, Packed& p, int, int row) {
-    const uint8_t* scales = b + offsetof(Block, scales);
-    const auto s03 = load<uint32_t>(scales), m03 = load<uint32_t>(scales + 4), low47 = load<uint32_t>(scales + 8);
-    // The four bytes go to rows of four different 16-byte lines.
-    const uint32_t scale_low = (s03 & kBytes32 * 15) | (low47 & kBytes32 * 15) << 4;
-    const uint32_t min_low = (m03 & kBytes32 * 15) | (low47 & kBytes32 * 0xF0);
-    const uint32_t top = (s03 >> 4 & kBytes32 * 3) | (s03 >> 4 & kBytes32 * 12) | (m03 & kBytes32 * 0xF0);
-    for (int i = 0; i < 4; ++i) {
-      p.scale_low[16 * i + row] = static_cast<uint8_t>(scale_low >> 8 * i);
-      p.min_low[16 * i + row] = static_cast<uint8_t>(min_low >> 8 * i);
-      p.top[16 * i + row] = static_cast<uint8_t>(top >> 8 * i);
-    }
-    p.d[row] = load<uint16_t>(b);
-    p.dmin[row] = load<uint16_t>(b + offsetof(Block, dmin));
-  }
-  static void unpack_scales(const Packed& p, int, int row, uint8_t* b) {
-    uint8_t* scales = b + offsetof(Block, scales);
-    for (int i = 0; i < 4; ++i) {
-      const int scale_low = p.scale_low[16 * i + row], min_low = p.min_low[16 * i + row], top = p.top[16 * i + row];
-      scales[i] = static_cast<uint8_t>((scale_low & 15) | (top & 15) << 4);
-      scales[i + 4] = static_cast<uint8_t>((min_low & 15) | (top & 0xF0));
-      scales[i + 8] = static_cast<uint8_t>(scale_low >> 4 | (min_low & 0xF0));
-    }
-    store(b, p.d[row]);
-    store(b + offsetof(Block, dmin), p.dmin[row]);
-  }
-  static Affine affine(const Packed& p, int unit, int, int row) {
-    const int i = 16 * (unit % 4) + row, field = unit / 4;
-    const int scale = (p.scale_low[i] >> 4 * field & 15) | (p.top[i] >> 2 * field & 3) << 4;
-    const int min = (p.min_low[i] >> 4 * field & 15) | (p.top[i] >> (4 + 2 * field) & 3) << 4;
-    return {float_from_half(p.d[row]) * static_cast<float>(scale), 0,
-            -(float_from_half(p.dmin[row]) * static_cast<float>(min))};
-  }
-};
-
-struct Q6_K {
-  using Block = BlockQ6_K;
-  using Packed = PackedQ6_K;
-  static constexpr int kUnits = 8;
-
-  static uint64_t load_run(const uint8_t* b, int unit, int run) {
-    const int half = unit / 4, quarter = unit % 4;
-    const auto low = load<uint64_t>(b + offsetof(Block, ql) + 64 * half + 32 * (quarter & 1) + 8 * run);
-    const auto high = load<uint64_t>(b + offsetof(Block, qh) + 32 * half + 8 * run);
-    return (low >> 4 * (quarter / 2) & kBytes * 15) | (high >> 2 * quarter & kBytes * 3) << 4;
-  }
-  static void store_run(uint8_t* b, int unit, int run, uint64_t q) {
-    const int half = unit / 4, quarter = unit % 4;
-    merge<uint64_t>(b + offsetof(Block, ql) + 64 * half + 32 * (quarter & 1) + 8 * run, (q & kBytes * 15)
-                                                                                            << 4 * (quarter / 2));
-    merge<uint64_t>(b + offsetof(Block, qh) + 32 * half + 8 * run, (q >> 4 & kBytes * 3) << 2 * quarter);
-  }
-  static void put(Packed& p, int unit, int run, int row, uint64_t q) {
-    put_nibbles(p.unit[unit].codes, run, row, q);
-    merge(vector_dword(p.unit[unit].high[run / 2], row), fold(q >> 4 & kBytes * 3, 2) << 4 * (run & 1));
-  }
-  static uint64_t get(const Packed& p, int unit, int run, int row) {
-    const auto high = load<uint32_t>(vector_dword(p.unit[unit].high[run / 2], row)) >> 4 * (run & 1) & 0x0F0F0F0Fu;
-    return get_nibbles(p.unit[unit].codes, run, row) | unfold(high, 2) << 4;
-  }
-  static void pack_scales(const uint8_t* b, Packed& p, int, int row) {
-    const uint8_t* scales = b + offsetof(Block, scales);
-    for (int s = 0; s < 16; ++s) p.scales[s][row] = static_cast<int8_t>(scales[s]);
-    p.d[row] = load<uint16_t>(b + offsetof(Block, d));
-  }
-  static void unpack_scales(const Packed& p, int, int row, uint8_t* b) {
-    uint8_t* scales = b + offsetof(Block, scales);
-    for (int s = 0; s < 16; ++s) scales[s] = static_cast<uint8_t>(p.scales[s][row]);
-    store(b + offsetof(Block, d), p.d[row]);
-  }
-  static Affine affine(const Packed& p, int unit, int half, int row) {
-    return {float_from_half(p.d[row]) * static_cast<float>(p.scales[2 * unit + half][row]), 32, 0};
-  }
-};
 
 // A codec does three things with a group; quantised types share one, floats the other.
 template <typename Type>
@@ -268,7 +29,7 @@ struct QuantizedCodec {
         const uint8_t* block = source + row * stride + i * static_cast<int64_t>(sizeof(typename Type::Block));
         const int first_unit = static_cast<int>(i % kBlocks) * Type::kUnits;
         for (int unit = 0; unit < Type::kUnits; ++unit) {
-          for (int run = 0; run < kRuns; ++run) {
+          for (int run = 0; run < packed::kRuns; ++run) {
             Type::put(group[i / kBlocks], first_unit + unit, run, row, Type::load_run(block, unit, run));
           }
         }
@@ -284,7 +45,7 @@ struct QuantizedCodec {
       for (int64_t i = 0; i < blocks; ++i, target += sizeof(typename Type::Block)) {
         const int first_unit = static_cast<int>(i % kBlocks) * Type::kUnits;
         for (int unit = 0; unit < Type::kUnits; ++unit) {
-          for (int run = 0; run < kRuns; ++run) {
+          for (int run = 0; run < packed::kRuns; ++run) {
             Type::store_run(target, unit, run, Type::get(group[i / kBlocks], first_unit + unit, run, row));
           }
         }
@@ -298,7 +59,7 @@ struct QuantizedCodec {
       const Packed& block = group[column / Packed::kColumns];
       const int unit = static_cast<int>(column % Packed::kColumns) / kUnitColumns;
       const int run = static_cast<int>(column % kUnitColumns) / 8;
-      const Affine a = Type::affine(block, unit, run / 2, row);
+      const packed::Affine a = Type::affine(block, unit, run / 2, row);
       const uint64_t q = Type::get(block, unit, run, row);
       for (int i = 0; i < 8; ++i) {
         out[column + i] = a.scale * static_cast<float>(static_cast<int>(q >> 8 * i & 255) - a.zero) + a.offset;
@@ -319,14 +80,14 @@ struct FloatCodec {
       if (rows < kGroupRows || count < Packed::kColumns) std::memset(&block, 0, sizeof block);
       for (int row = 0; row < rows; ++row) {
         const uint8_t* from = source + (row * columns + first) * static_cast<int64_t>(sizeof(Element));
-        for (int c = 0; c < count; ++c) block.w[c][row] = load<Element>(from + c * sizeof(Element));
+        for (int c = 0; c < count; ++c) block.w[c][row] = packed::load<Element>(from + c * sizeof(Element));
       }
     }
   }
 
   static void unpack(const Packed* group, int rows, int64_t columns, uint8_t* target) {
     for (int row = 0; row < rows; ++row) {
-      for (int64_t c = 0; c < columns; ++c, target += sizeof(Element)) store(target, at(group, row, c));
+      for (int64_t c = 0; c < columns; ++c, target += sizeof(Element)) packed::store(target, at(group, row, c));
     }
   }
 
@@ -349,12 +110,12 @@ auto with_codec(DType dtype, const F& f) {
     case DType::f32: return f(FloatCodec<PackedFloat, float, keep>());
     case DType::f16: return f(FloatCodec<PackedHalf, uint16_t, float_from_half>());
     case DType::bf16: return f(FloatCodec<PackedHalf, uint16_t, float_from_bf16>());
-    case DType::q4_0: return f(QuantizedCodec<Q4_0>());
-    case DType::q4_1: return f(QuantizedCodec<Q4_1>());
-    case DType::q5_0: return f(QuantizedCodec<Q5_0>());
-    case DType::q8_0: return f(QuantizedCodec<Q8_0>());
-    case DType::q4_k: return f(QuantizedCodec<Q4_K>());
-    case DType::q6_k: return f(QuantizedCodec<Q6_K>());
+    case DType::q4_0: return f(QuantizedCodec<packed::Q4_0>());
+    case DType::q4_1: return f(QuantizedCodec<packed::Q4_1>());
+    case DType::q5_0: return f(QuantizedCodec<packed::Q5_0>());
+    case DType::q8_0: return f(QuantizedCodec<packed::Q8_0>());
+    case DType::q4_k: return f(QuantizedCodec<packed::Q4_K>());
+    case DType::q6_k: return f(QuantizedCodec<packed::Q6_K>());
   }
   CHECK(!"a known dtype");
   __builtin_unreachable();
