@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -14,13 +15,20 @@ namespace nanomind {
 
 class ThreadPool {
  public:
-  // `threads` counts the caller too; 1 means that every loop runs on the caller alone. At least 1.
-  explicit ThreadPool(int threads);
+  // Logical processors that a thread may run on; empty: all that the process may.
+  using Processors = std::vector<int>;
+
+  // `threads` counts the caller too; 1 means that every loop runs on the caller alone. At least 1. Worker i (from 1)
+  // keeps to places[i] where there is such an entry; the caller is never moved, as its children would inherit that.
+  explicit ThreadPool(int threads, std::span<const Processors> places = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int threads() const { return worker_count_ + 1; }
+
+  // From now on loops run on the first `threads` threads only (1..threads()); the others fall asleep. Between loops.
+  void limit(int threads);
 
   // Calls f(i), or f(i, thread) with thread in [0, threads()), for each i in [0, count), from the caller and the
   // workers, and returns when all are done. Calls with the same thread never overlap. Allocates nothing. One loop at a
@@ -28,7 +36,7 @@ class ThreadPool {
   template <typename F>
   void for_each(int64_t count, const F& f) {
     if (count <= 0) return;
-    if (count == 1 || workers_.empty()) {
+    if (count == 1 || limit_.load(std::memory_order_relaxed) == 1) {
       for (int64_t i = 0; i < count; ++i) invoke(f, i, 0);
       return;
     }
@@ -36,6 +44,9 @@ class ThreadPool {
          .context = &f,
          .count = count});
   }
+
+  // Workers that are asleep now: all of them some time after the last loop.
+  int sleeping() const;
 
  private:
   template <typename F>
@@ -51,21 +62,31 @@ class ThreadPool {
     const void* context = nullptr;
     int64_t count = 0;
   };
+  // `asleep` is 1 while the worker waits to be woken.
+  struct alignas(64) Worker {
+    std::atomic<uint32_t> asleep{0};
+    std::thread thread;
+  };
 
   void run(const Task& task);
   void work(int thread);  // a worker's life
+  // Takes part in the open loop if it is a new one and this thread's; `seen` is the epoch of the last one.
+  bool join(int thread, uint32_t& seen);
+  bool waits_for(int thread, uint32_t seen) const;
+  void sleep(int thread, uint32_t seen);
   void take_chunks(int thread);
+  static void wake(Worker& worker);
 
   // Epoch in the high 32 bits, then kOpen, then the number of workers inside the current loop. A worker may only enter
   // an open loop, and the caller returns only after it has closed the loop and all have left.
   static constexpr uint64_t kOpen = 1u << 31;
   alignas(64) std::atomic<uint64_t> state_{0};
   alignas(64) std::atomic<int64_t> next_{0};
-  alignas(64) std::atomic<uint32_t> wakeups_{0};
-  std::atomic<uint32_t> sleepers_{0};
+  alignas(64) std::atomic<int> limit_;
   std::atomic<bool> stopping_{false};
   Task task_;
-  std::vector<std::thread> workers_;
+  int worker_count_;
+  std::unique_ptr<Worker[]> workers_;  // of threads 1 and up
 };
 
 }  // namespace nanomind

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every chunk runs exactly once, whatever the number of threads, and loops see what earlier loops wrote.
+// Every chunk runs exactly once, whatever the number of threads, loops see what earlier loops wrote, and idle workers
+// sleep.
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <chrono>
+#include <ctime>
 #include <numeric>
 
 namespace nanomind {
@@ -64,6 +68,78 @@ TEST_P(ThreadPoolTest, SleepingWorkersWake) {
     // Long enough in most rounds for workers to fall asleep; the test is right either way.
     for (int i = 0; i < 2000; ++i) std::this_thread::yield();
   }
+}
+
+int64_t cpu_time_ns(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+void wait_until_all_sleep(const ThreadPool& pool) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (pool.sleeping() < pool.threads() - 1) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "workers never fall asleep";
+    std::this_thread::yield();
+  }
+}
+
+// While the caller computes for 20 ms of its own time, all other threads of the process together use less than a
+// twentieth of that: next to nothing, where one spinning worker would use about as much as the caller.
+TEST_P(ThreadPoolTest, IdleWorkersUseNoProcessor) {
+  ThreadPool pool(GetParam());
+  pool.for_each(100, [](int64_t) {});
+  wait_until_all_sleep(pool);
+  const int64_t process = cpu_time_ns(CLOCK_PROCESS_CPUTIME_ID), caller = cpu_time_ns(CLOCK_THREAD_CPUTIME_ID);
+  while (cpu_time_ns(CLOCK_THREAD_CPUTIME_ID) - caller < 20'000'000) {
+  }
+  const int64_t all = cpu_time_ns(CLOCK_PROCESS_CPUTIME_ID) - process;
+  EXPECT_LT(all - (cpu_time_ns(CLOCK_THREAD_CPUTIME_ID) - caller), 1'000'000);
+}
+
+// A limited loop has no threads beyond its limit, those sleep through it, and a wider one has them back.
+TEST_P(ThreadPoolTest, LimitsHowManyThreadsTakePart) {
+  ThreadPool pool(GetParam());
+  const int half = (GetParam() + 1) / 2;
+  for (int round = 0; round < 20; ++round) {
+    pool.limit(half);
+    for (int loop = 0; loop < 50; ++loop) {
+      pool.for_each(64, [&](int64_t, int thread) { EXPECT_LT(thread, half); });
+    }
+    pool.limit(GetParam());
+    std::atomic<int> present{0};
+    pool.for_each(GetParam(), [&](int64_t) {
+      ++present;
+      while (present.load() < GetParam()) std::this_thread::yield();
+    });
+  }
+  wait_until_all_sleep(pool);
+  pool.limit(half);
+  pool.for_each(64, [](int64_t) {});
+  EXPECT_GE(pool.sleeping(), GetParam() - half);
+}
+
+// A worker stays where it was put, and the caller, whose place its child processes inherit, is not moved.
+TEST(ThreadPoolPlaces, BindTheWorkersButNotTheCaller) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  int processor = 0;
+  while (!CPU_ISSET(processor, &before)) ++processor;
+  const std::vector<ThreadPool::Processors> places = {{processor}, {processor}};
+  ThreadPool pool(2, places);
+  std::atomic<int> present{0};
+  pool.for_each(2, [&](int64_t, int thread) {
+    ++present;
+    while (present.load() < 2) std::this_thread::yield();
+    cpu_set_t now;
+    ASSERT_EQ(sched_getaffinity(0, sizeof now, &now), 0);
+    if (thread == 0) {
+      EXPECT_TRUE(CPU_EQUAL(&now, &before));
+    } else {
+      EXPECT_EQ(CPU_COUNT(&now), 1);
+      EXPECT_TRUE(CPU_ISSET(processor, &now));
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 8));

@@ -16,6 +16,7 @@ void install_peak(KernelTable& table);
 }  // namespace scalar
 
 namespace avx2 {
+void install_gemm(KernelTable& table);
 void install_int_matmul(KernelTable& table);
 void install_float_matmul(KernelTable& table);
 void install_attention(KernelTable& table);

@@ -17,6 +17,7 @@ constexpr Isa kIsas[] = {
     {"avx2", kCpuAvx2,
      [](KernelTable& table) {
        avx2::install_int_matmul(table);
+       avx2::install_gemm(table);
        avx2::install_float_matmul(table);
        avx2::install_attention(table);
        avx2::install_elementwise(table);

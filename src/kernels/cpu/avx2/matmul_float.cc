@@ -1,29 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of weights kept as floats: a column of 16 rows is widened once for up to four activation rows and multiplied
 // by FMA.
-#include "kernels/cpu/avx2/vectors.h"
+#include "kernels/cpu/avx2/formats.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx2 {
 namespace {
-
-struct F32 {
-  using Block = PackedFloat;
-  [[gnu::always_inline]] static __m256 widen(const float* rows) { return _mm256_load_ps(rows); }
-};
-
-struct F16 {
-  using Block = PackedHalf;
-  [[gnu::always_inline]] static __m256 widen(const uint16_t* rows) { return widen_halves(rows); }
-};
-
-struct Bf16 {
-  using Block = PackedHalf;
-  [[gnu::always_inline]] static __m256 widen(const uint16_t* rows) {
-    const __m128i halves = _mm_load_si128(reinterpret_cast<const __m128i*>(rows));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
-  }
-};
 
 constexpr int kTileRows = 4;
 
