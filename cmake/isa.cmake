@@ -12,6 +12,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 set(NANOMIND_FLAGS_neon -O3 -mtune=cortex-a76)
 set(NANOMIND_FLAGS_dotprod -O3 -march=armv8.2-a+dotprod -mtune=cortex-a76)
+set(NANOMIND_FLAGS_i8mm -O3 -march=armv8.2-a+dotprod+i8mm -mtune=cortex-a76)
 
 if(NANOMIND_SANITIZE)
   # Unrolled kernels have thousands of loads; a check of each pointer besides the address sanitizer's takes compilers minutes.

@@ -85,7 +85,7 @@ TEST_P(EngineTest, LogitsAreTheReferences) {
 TEST_P(EngineTest, EveryInstructionSetGivesTheReferences) {
   const auto last = golden_["last_logits"].get<std::vector<float>>();
   int runnable = 0;
-  for (const char* isa : {"scalar", "avx2", "avx512", "neon", "dotprod"}) {
+  for (const char* isa : {"scalar", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"}) {
     EngineOptions options{.model = "tests/data/tiny-" + GetParam() + ".gguf", .packed_folder = folder_, .isa = isa};
     options.threads = 2;
     options.context = 128;

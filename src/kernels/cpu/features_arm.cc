@@ -12,6 +12,7 @@ uint32_t detect_cpu_features() {
   uint32_t features = 0;
   if (words & HWCAP_ASIMD) features |= kCpuNeon;
   if (words & HWCAP_ASIMDDP) features |= kCpuDotprod;
+  if (getauxval(AT_HWCAP2) & HWCAP2_I8MM) features |= kCpuI8mm;
   return features;
 }
 

@@ -45,4 +45,9 @@ void install_int_matmul(KernelTable& table);
 void install_peak(KernelTable& table);
 }  // namespace dotprod
 
+namespace i8mm {
+void install_int_matmul(KernelTable& table);
+void install_peak(KernelTable& table);
+}  // namespace i8mm
+
 }  // namespace nanomind

@@ -27,6 +27,11 @@ constexpr Isa kIsas[] = {
        dotprod::install_int_matmul(table);
        dotprod::install_peak(table);
      }},
+    {"i8mm", kCpuNeon | kCpuDotprod | kCpuI8mm,
+     [](KernelTable& table) {
+       i8mm::install_int_matmul(table);
+       i8mm::install_peak(table);
+     }},
 };
 
 }  // namespace

@@ -19,9 +19,8 @@ enum class Span { unit, first_half, second_half };
 template <int kRows>
 struct RowTerms {
   float scale[kRows];
-  float sum[kRows];  // scale * sum over the unit, what a min is multiplied by
-  int32_t start[2]
-               [kRows];  // -offset * sum; over each half when those have scales of their own, else over the unit in [0]
+  float sum[kRows];         // scale * sum over the unit, what a min is multiplied by
+  int32_t start[2][kRows];  // -offset * sum; of each half where those have scales of their own, else of the unit in [0]
 };
 
 template <class Format, int kRows>
@@ -40,7 +39,7 @@ inline void add_unit(const typename Format::Block* const (&blocks)[kGroups], int
                      float (&totals)[kGroups][kMaxTileRows][16]) {
   typename Dot::Row rows[kRows];
   RowTerms<kRows> terms;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     const ActivationUnit& activation = x[(row + r) * x_stride];
     rows[r] = Dot::load(activation);
@@ -58,7 +57,7 @@ inline void add_unit(const typename Format::Block* const (&blocks)[kGroups], int
         Dot::template sums<Format::kBits, Span::first_half>(codes, rows, terms.start[0], sums[0]);
         Dot::template sums<Format::kBits, Span::second_half>(codes, rows, terms.start[1], sums[1]);
       }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         float* const out = totals[g][row + r] + 4 * quad;
         float32x4_t total = vld1q_f32(out);
@@ -109,6 +108,9 @@ void multiply_groups(const IntMatmulArgs& a, int first_group) {
         row += kRows;
       };
       while (row + Dot::kRows <= a.m) add.template operator()<Dot::kRows>();
+      if constexpr (Dot::kRows > 4) {
+        if (row + 4 <= a.m) add.template operator()<4>();
+      }
       if constexpr (Dot::kRows > 2) {
         if (row + 2 <= a.m) add.template operator()<2>();
       }
