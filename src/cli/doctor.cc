@@ -64,16 +64,21 @@ Finding check_processor() {
           fmt::format("{}, {} cores; {}", model, std::thread::hardware_concurrency(), fmt::join(present, " "))};
 }
 
-Finding check_kernels(const Settings& settings) {
+Finding check_kernels(const Context& context) {
+  const Settings& settings = context.settings;
   std::vector<std::string> runnable;
   for (const char* isa : kIsas) {
     if (open_device("cpu", {.threads = 1, .isa = isa})) runnable.emplace_back(isa);
   }
-  const auto device = open_device(settings.device, {.threads = settings.threads, .isa = settings.isa});
+  const auto device = open_device(settings.device, {.threads = settings.threads,
+                                                    .decode_threads = settings.decode_threads,
+                                                    .prefill_threads = settings.prefill_threads,
+                                                    .state_folder = context.folders.state,
+                                                    .isa = settings.isa});
   if (!device) return {"kernels", Verdict::problem, device.error().message};
   return {"kernels", Verdict::good,
-          fmt::format("{} run here; {} will be used ({})", fmt::join(runnable, ", "), (*device)->info().isa,
-                      (*device)->info().description)};
+          fmt::format("{} run here; {} will be used ({}; threads {})", fmt::join(runnable, ", "), (*device)->info().isa,
+                      (*device)->info().description, (*device)->info().threads_reason)};
 }
 
 Finding check_memory() {
@@ -178,7 +183,7 @@ const char* mark(Verdict verdict) {
 }
 
 Result<void> run(const Context& context, bool json) {
-  std::vector<Finding> findings = {check_processor(), check_kernels(context.settings), check_memory()};
+  std::vector<Finding> findings = {check_processor(), check_kernels(context), check_memory()};
   std::ranges::copy(check_models(context), std::back_inserter(findings));
   findings.push_back(check_pip());
   findings.push_back(check_settings(context));

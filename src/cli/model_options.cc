@@ -15,7 +15,7 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
            .precision = "fast",
            .memory = {}};
   const std::string group = "Engine";
-  command.add_option("-t,--threads", flags.threads, "threads that compute (default: one per core)")
+  command.add_option("-t,--threads", flags.threads, "threads that compute (default: what suits the machine)")
       ->check(CLI::Range(0, 1024))
       ->option_text("N")
       ->group(group);

@@ -32,6 +32,12 @@ Result<void> set_text(Settings& settings, Value value) {
 }
 
 template <auto Field>
+Result<void> set_threads(Settings& settings, Value value) {
+  settings.*Field = static_cast<int>(TRY(parse_integer(value, 0, 1024)));
+  return {};
+}
+
+template <auto Field>
 Result<void> set_sampler_number(Settings& settings, Value value) {
   settings.sampler.*Field = TRY(parse_number(value));
   return {};
@@ -43,11 +49,9 @@ constexpr std::array kSettings = {
     Setting{"packed", set_text<&Settings::packed_folder>},
     Setting{"device", set_text<&Settings::device>},
     Setting{"isa", set_text<&Settings::isa>},
-    Setting{"threads",
-            [](Settings& s, Value v) -> Result<void> {
-              s.threads = static_cast<int>(TRY(parse_integer(v, 0, 1024)));
-              return {};
-            }},
+    Setting{"threads", set_threads<&Settings::threads>},
+    Setting{"threads_decode", set_threads<&Settings::decode_threads>},
+    Setting{"threads_prefill", set_threads<&Settings::prefill_threads>},
     Setting{"ctx",
             [](Settings& s, Value v) -> Result<void> {
               s.context = TRY(parse_integer(v, 0, int64_t{1} << 31));

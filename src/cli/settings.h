@@ -22,7 +22,9 @@ struct Settings {
   std::string packed_folder;  // empty: beside the models
   std::string device = "cpu";
   std::string isa;            // empty: the widest that runs
-  int threads = 0;            // 0: one per core
+  int threads = 0;            // 0: as the two below
+  int decode_threads = 0;     // 0: what suits the machine
+  int prefill_threads = 0;    // the same
   int64_t context = 0;        // tokens; 0: the engine's choice
   uint64_t memory_bytes = 0;  // 0: the engine's choice
   int64_t max_tokens = -1;    // -1: until the model ends

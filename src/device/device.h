@@ -15,10 +15,13 @@
 namespace nanomind {
 
 struct DeviceInfo {
-  std::string name;         // "cpu", "sim:cpu"
-  std::string description;  // for people: "avx512, 2 threads"
-  std::string isa;          // of the kernels in use, empty where the word means nothing
-  int threads = 0;          // that compute at once, 0 where the word means nothing
+  std::string name;            // "cpu", "sim:cpu"
+  std::string description;     // for people: "avx512, 2 threads"
+  std::string isa;             // of the kernels in use, empty where the word means nothing
+  int threads = 0;             // that compute at once at most, 0 where the word means nothing
+  int decode_threads = 0;      // in steps of few tokens,
+  int prefill_threads = 0;     // and of many
+  std::string threads_reason;  // why these: "as measured once"
 };
 
 // Memory that a device can compute on; 64-byte aligned, zeroed when allocated. Freed with the object.

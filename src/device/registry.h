@@ -2,6 +2,7 @@
 // Devices by name.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,8 +14,11 @@
 namespace nanomind {
 
 struct DeviceOptions {
-  int threads = 0;  // 0: one per core that this process may use
-  std::string isa;  // forces a kernel table of the CPU; empty: the widest that runs
+  int threads = 0;                     // 0: as the two below
+  int decode_threads = 0;              // 0: what a measurement of this machine says, see device/cpu/calibration.h
+  int prefill_threads = 0;             // the same
+  std::filesystem::path state_folder;  // where that measurement is kept; empty: not measured, one thread per core
+  std::string isa;                     // forces a kernel table of the CPU; empty: the widest that runs
 };
 
 std::vector<std::string> device_names();

@@ -183,7 +183,11 @@ class LocalEngine final : public Engine {
         options.packed_folder.empty() ? options.model.parent_path() : options.packed_folder;
     std::error_code ignored;
     info_.packed_now = !std::filesystem::exists(packed_path(options.model, folder), ignored);
-    device_ = TRY(open_device(options.device, {.threads = options.threads, .isa = options.isa}));
+    device_ = TRY(open_device(options.device, {.threads = options.threads,
+                                               .decode_threads = options.decode_threads,
+                                               .prefill_threads = options.prefill_threads,
+                                               .state_folder = options.state_folder,
+                                               .isa = options.isa}));
     ThreadPool pool(std::max(1, device_->info().threads));
     weights_.emplace(
         TRY(open_or_pack(file_, options.model, {.directory = folder, .pool = &pool, .log = &options.log})));
@@ -222,6 +226,9 @@ class LocalEngine final : public Engine {
     info_.device = device_->info().description;
     info_.isa = device_->info().isa;
     info_.threads = device_->info().threads;
+    info_.decode_threads = device_->info().decode_threads;
+    info_.prefill_threads = device_->info().prefill_threads;
+    info_.threads_reason = device_->info().threads_reason;
     info_.parameters = count_parameters(file_);
     info_.weight_bytes = weights_->size_bytes();
     info_.decode_bytes = bytes_per_step(model.program);

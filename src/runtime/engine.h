@@ -27,9 +27,12 @@ struct EngineOptions {
   std::filesystem::path model;          // a GGUF file
   std::filesystem::path packed_folder;  // where packed side files go; empty: beside the model
   std::string device = "cpu";
-  std::string isa;      // empty: the widest that runs
-  int threads = 0;      // 0: one per core
-  int64_t context = 0;  // tokens of the KV cache; 0: the smaller of the model's and kDefaultContext
+  std::string isa;         // empty: the widest that runs
+  int threads = 0;         // 0: as the two below
+  int decode_threads = 0;  // 0: what suits this machine (DeviceOptions)
+  int prefill_threads = 0;
+  std::filesystem::path state_folder;  // where measurements of this machine are kept; empty: nowhere
+  int64_t context = 0;                 // tokens of the KV cache; 0: the smaller of the model's and kDefaultContext
   PromptPrecision precision = PromptPrecision::fast;
   int64_t outputs = 16;       // most rows of logits that one step gives; `score` works in steps of that size
   uint64_t memory_bytes = 0;  // budget; 0: what the system has available less a reserve
@@ -42,7 +45,10 @@ struct EngineInfo {
   std::string name;    // general.name of the file
   std::string device;  // DeviceInfo::description
   std::string isa;
-  int threads = 0;
+  int threads = 0;  // at most; these in steps of few tokens and of many, and why:
+  int decode_threads = 0;
+  int prefill_threads = 0;
+  std::string threads_reason;
   int64_t parameters = 0;
   uint64_t weight_bytes = 0;     // packed and mapped
   uint64_t decode_bytes = 0;     // weight bytes that one decode step reads

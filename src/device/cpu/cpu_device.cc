@@ -2,13 +2,15 @@
 #include "device/cpu/cpu_device.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <utility>
 
+#include "base/cpu_topology.h"
 #include "base/thread_pool.h"
+#include "device/cpu/calibration.h"
 #include "device/cpu/compiler.h"
 #include "device/cpu/host_buffer.h"
 #include "device/cpu/instructions.h"
@@ -18,19 +20,22 @@ namespace nanomind {
 namespace {
 
 constexpr int kMaxThreads = 256;
+constexpr int64_t kManyTokens = 16;  // from which a step is more like a prompt than like decoding
 
 class CpuExecutable final : public Executable {
  public:
-  CpuExecutable(cpu::CompiledProgram program, const KernelTable& kernels, ThreadPool& pool,
+  CpuExecutable(cpu::CompiledProgram program, const KernelTable& kernels, ThreadPool& pool, cpu::ThreadCounts threads,
                 const CompileOptions& options)
       : program_(std::move(program)),
         kernels_(kernels),
         pool_(pool),
+        threads_(threads),
         max_tokens_(options.max_tokens),
         max_outputs_(options.max_outputs) {}
 
   Result<OutputRows> run(const Step& step) override {
     TRY(check(step));
+    pool_.limit(static_cast<int64_t>(step.tokens.size()) < kManyTokens ? threads_.decode : threads_.prefill);
     cpu::fill_rope_tables(program_.ropes, step);
     cpu::StepContext context{.kernels = kernels_,
                              .pool = pool_,
@@ -95,22 +100,28 @@ class CpuExecutable final : public Executable {
   cpu::CompiledProgram program_;
   const KernelTable& kernels_;
   ThreadPool& pool_;
+  cpu::ThreadCounts threads_;
   int64_t max_tokens_, max_outputs_;
 };
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(const KernelTable& kernels, int threads) : kernels_(kernels), pool_(threads) {
+  CpuDevice(const KernelTable& kernels, const CpuTopology& topology, const cpu::Calibration& chosen)
+      : kernels_(kernels), threads_(chosen.threads), pool_(most(threads_), thread_places(topology, most(threads_))) {
     info_ = {.name = "cpu",
-             .description = fmt::format("{}, {} thread{}", kernels.name, threads, threads == 1 ? "" : "s"),
+             .description = describe(kernels, threads_),
              .isa = kernels.name,
-             .threads = threads};
+             .threads = most(threads_),
+             .decode_threads = threads_.decode,
+             .prefill_threads = threads_.prefill,
+             .threads_reason = chosen.reason};
   }
 
   const DeviceInfo& info() const override { return info_; }
 
   double measure_peak() override {
     constexpr int64_t kRounds = int64_t{1} << 14, kChunks = 100;  // chunks of a fraction of a millisecond
+    pool_.limit(pool_.threads());
     const auto start = std::chrono::steady_clock::now();
     double operations = kernels_.peak(kRounds);
     pool_.for_each(kChunks * pool_.threads(), [&](int64_t) { (void)kernels_.peak(kRounds); });
@@ -122,30 +133,49 @@ class CpuDevice final : public Device {
 
   Result<std::unique_ptr<Executable>> compile(const Program& program, const CompileOptions& options) override {
     cpu::CompiledProgram compiled = TRY(cpu::compile(program, options, kernels_));
-    return std::make_unique<CpuExecutable>(std::move(compiled), kernels_, pool_, options);
+    return std::make_unique<CpuExecutable>(std::move(compiled), kernels_, pool_, threads_, options);
   }
 
  private:
+  static int most(cpu::ThreadCounts threads) { return std::max(threads.decode, threads.prefill); }
+  static std::string describe(const KernelTable& kernels, cpu::ThreadCounts threads) {
+    if (threads.decode != threads.prefill) {
+      return fmt::format("{}, {} threads for answers and {} for prompts", kernels.name, threads.decode,
+                         threads.prefill);
+    }
+    return fmt::format("{}, {} thread{}", kernels.name, threads.decode, threads.decode == 1 ? "" : "s");
+  }
+
   KernelTable kernels_;
+  cpu::ThreadCounts threads_;
   ThreadPool pool_;
   DeviceInfo info_;
 };
 
-int usable_cores() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return CPU_COUNT(&set);
+// What was asked for, and a measurement for the rest.
+cpu::Calibration choose_threads(const DeviceOptions& options, const KernelTable& kernels, const CpuTopology& topology) {
+  cpu::ThreadCounts asked{.decode = options.decode_threads, .prefill = options.prefill_threads};
+  if (options.threads > 0) asked = {.decode = options.threads, .prefill = options.threads};
+  if (asked.decode > 0 && asked.prefill > 0) return {.threads = asked, .reason = "as asked for"};
+  cpu::Calibration chosen = cpu::calibrate(kernels, topology, options.state_folder);
+  if (asked.decode > 0) chosen.threads.decode = asked.decode;
+  if (asked.prefill > 0) chosen.threads.prefill = asked.prefill;
+  if (asked.decode > 0 || asked.prefill > 0) chosen.reason = "one as asked for, the other " + chosen.reason;
+  return chosen;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_cpu_device(const DeviceOptions& options) {
-  if (options.threads < 0 || options.threads > kMaxThreads) {
-    return fail(ErrorCode::invalid_argument, fmt::format("{} threads asked for; choose 1 to {}, or 0 for one per core.",
-                                                         options.threads, kMaxThreads));
+  for (const int threads : {options.threads, options.decode_threads, options.prefill_threads}) {
+    if (threads >= 0 && threads <= kMaxThreads) continue;
+    return fail(
+        ErrorCode::invalid_argument,
+        fmt::format("{} threads asked for; choose 1 to {}, or 0 for what suits the machine.", threads, kMaxThreads));
   }
   const KernelTable kernels = TRY(select_kernels(options.isa));
-  return std::make_unique<CpuDevice>(kernels, options.threads == 0 ? usable_cores() : options.threads);
+  const CpuTopology topology = read_cpu_topology("/", allowed_processors());
+  return std::make_unique<CpuDevice>(kernels, topology, choose_threads(options, kernels, topology));
 }
 
 }  // namespace nanomind
