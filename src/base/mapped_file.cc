@@ -20,6 +20,8 @@ std::unexpected<Error> system_error(const std::string& what, const std::filesyst
   return fail(kind, what + " " + path.string() + ": " + std::strerror(code) + ".");
 }
 
+constexpr size_t kLarge = size_t{16} << 20;
+
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
@@ -44,6 +46,8 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   const int code = errno;
   ::close(fd);
   if (data == MAP_FAILED) return system_error("Cannot map", path, code);
+  // Large pages where the file system has them (ext4 and XFS of recent kernels): fewer faults and TLB misses.
+  if (size >= kLarge) ::madvise(data, size, MADV_HUGEPAGE);
   return MappedFile(static_cast<const std::byte*>(data), size);
 }
 

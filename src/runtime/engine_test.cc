@@ -108,13 +108,14 @@ TEST_P(EngineTest, StepsAndPrefixReuseGiveTheSameLogits) {
   ASSERT_TRUE(whole->feed(ids_, nullptr));
   const std::vector<float> expected(whole->logits().begin(), whole->logits().end());
   for (size_t n = 1; n <= ids_.size(); ++n) ASSERT_TRUE(steps->feed(std::span(ids_).first(n), nullptr));
-  expect_near(steps->logits(), expected, 2e-3F);
+  // Prompts and single tokens round activations differently, both far below kTolerance.
+  expect_near(steps->logits(), expected, kTolerance / 2);
   // Another continuation and back: what is cached of it must not show.
   std::vector<TokenId> other(ids_.begin(), ids_.begin() + 9);
   other.insert(other.end(), 30, 1);
   ASSERT_TRUE(steps->feed(other, nullptr));
   ASSERT_TRUE(steps->feed(ids_, nullptr));
-  expect_near(steps->logits(), expected, 2e-3F);
+  expect_near(steps->logits(), expected, kTolerance / 2);
 }
 
 TEST_P(EngineTest, TheSimulatedDeviceGivesTheSame) {

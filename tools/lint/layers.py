@@ -54,7 +54,7 @@ def read_layers(path):
 
 
 def is_test(path):
-    return path.stem.endswith(("_test", "_bench"))
+    return path.stem.endswith(("_test", "_bench", "_test_support")) or path.stem.startswith("test_")
 
 
 def matches(path, prefix):

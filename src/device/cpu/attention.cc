@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention over the blocked cache. The query rows of all heads that share a key/value head are stacked and meet one
 // block of 64 keys at a time, with a running softmax (Flash-Attention, arXiv 2205.14135), so no T x T matrix exists.
+// Where there are few stacks for the threads, as in decoding, their keys are cut into parts whose results are merged.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,7 +13,10 @@ namespace {
 
 static_assert(kKvBlock == kKvBlockTokens);
 
-constexpr int kTileRows = 16;  // stacked query rows of one task
+constexpr int kTileRows = 16;           // stacked query rows of one task
+constexpr int64_t kFewTiles = 4;        // per thread
+constexpr int64_t kAttentionParts = 8;  // per thread, at most
+constexpr int64_t kMinPartBlocks = 4;   // of keys: less work than this does not pay for merging
 
 struct Cache {
   std::byte* base;
@@ -48,53 +52,159 @@ void store(const AttentionStep& s, const StepContext& context, const Cache& cach
 
 // Stacked row r of a key/value head is query head `head * group + r % group` of the sequence's token r / group.
 struct Tile {
+  const AttentionStep& s;
   const SequenceRows& sequence;
   int64_t first_row;   // of the sequence in the step
   int head;            // key/value head
   int64_t begin, end;  // stacked rows
+
+  int group() const { return s.heads / s.kv_heads; }
+  int rows() const { return static_cast<int>(end - begin); }
+  int64_t position(int i) const { return sequence.past + (begin + i) / group(); }
+  int64_t step_row(int i) const { return first_row + (begin + i) / group(); }
+  int64_t column(int i) const { return (static_cast<int64_t>(head) * group() + (begin + i) % group()) * s.head_dim; }
+  int64_t first_key(int i) const { return s.window > 0 ? std::max<int64_t>(0, position(i) - s.window + 1) : 0; }
+
+  // Blocks of keys that any row sees.
+  int64_t first_block() const { return first_key(0) / kKvBlock; }
+  int64_t end_block() const { return position(rows() - 1) / kKvBlock + 1; }
 };
 
-void attend(const AttentionStep& s, const StepContext& context, const Cache& cache, const Tile& tile) {
+// What rows of a tile have gathered from some of their keys: out[i] / sum[i] is the result if these were all.
+struct Gathered {
+  float max[kTileRows], sum[kTileRows];
+  float* out;  // [kTileRows, head_dim]; row i is unwritten while sum[i] is 0
+};
+
+void gather(const StepContext& context, const Cache& cache, const Tile& tile, int64_t first_block, int64_t end_block,
+            Gathered& g) {
   alignas(64) float q[kTileRows * kMaxHeadDim];
-  alignas(64) float out[kTileRows * kMaxHeadDim];
   alignas(64) float scores[kTileRows * kKvBlock];
-  float max[kTileRows], sum[kTileRows], correction[kTileRows];
-
-  const int group = s.heads / s.kv_heads, d = s.head_dim;
-  const int m = static_cast<int>(tile.end - tile.begin);
-  const auto position = [&](int i) { return tile.sequence.past + (tile.begin + i) / group; };
-  const auto column = [&](int i) { return (static_cast<int64_t>(tile.head) * group + (tile.begin + i) % group) * d; };
-  const auto step_row = [&](int i) { return tile.first_row + (tile.begin + i) / group; };
-  const auto first_key = [&](int i) { return s.window > 0 ? std::max<int64_t>(0, position(i) - s.window + 1) : 0; };
-
+  float correction[kTileRows];
+  const int d = tile.s.head_dim, m = tile.rows();
   for (int i = 0; i < m; ++i) {
-    std::copy_n(s.q.row(step_row(i)) + column(i), d, q + i * d);
-    max[i] = -std::numeric_limits<float>::infinity();
-    sum[i] = 0;
+    std::copy_n(tile.s.q.row(tile.step_row(i)) + tile.column(i), d, q + i * d);
+    g.max[i] = -std::numeric_limits<float>::infinity();
+    g.sum[i] = 0;
   }
-  const int64_t keys_begin = first_key(0), keys_end = position(m - 1) + 1;
-  for (int64_t block = keys_begin / kKvBlock; block * kKvBlock < keys_end; ++block) {
+  for (int64_t block = first_block; block < end_block; ++block) {
     const int32_t id = tile.sequence.blocks[static_cast<size_t>(block)];
     context.kernels.qk(q, d, m, cache.keys(id, tile.head), d, scores);
     int lowest = kKvBlock, highest = 0;
     for (int i = 0; i < m; ++i) {
-      const auto first = static_cast<int>(std::clamp<int64_t>(first_key(i) - block * kKvBlock, 0, kKvBlock));
-      const auto last = static_cast<int>(std::clamp<int64_t>(position(i) + 1 - block * kKvBlock, 0, kKvBlock));
+      const auto first = static_cast<int>(std::clamp<int64_t>(tile.first_key(i) - block * kKvBlock, 0, kKvBlock));
+      const auto last = static_cast<int>(std::clamp<int64_t>(tile.position(i) + 1 - block * kKvBlock, 0, kKvBlock));
       if (first < last) {
-        correction[i] = context.kernels.softmax_block(scores + i * kKvBlock, first, last, s.scale, &max[i], &sum[i]);
+        correction[i] =
+            context.kernels.softmax_block(scores + i * kKvBlock, first, last, tile.s.scale, &g.max[i], &g.sum[i]);
         lowest = std::min(lowest, first);
         highest = std::max(highest, last);
       } else {  // this row sees nothing of the block; before its first block `out` is not yet written
         std::fill_n(scores + i * kKvBlock, kKvBlock, 0.0F);
-        correction[i] = sum[i] > 0 ? 1.0F : 0.0F;
+        correction[i] = g.sum[i] > 0 ? 1.0F : 0.0F;
       }
     }
-    context.kernels.pv(scores, m, cache.values(id, tile.head), lowest, highest, d, correction, out, d);
+    context.kernels.pv(scores, m, cache.values(id, tile.head), lowest, highest, d, correction, g.out, d);
   }
-  for (int i = 0; i < m; ++i) {
-    float* target = s.out.row(step_row(i)) + column(i);
-    const float scale = 1.0F / sum[i];
+}
+
+void attend(const StepContext& context, const Cache& cache, const Tile& tile) {
+  alignas(64) float out[kTileRows * kMaxHeadDim];
+  Gathered g;
+  g.out = out;
+  gather(context, cache, tile, tile.first_block(), tile.end_block(), g);
+  const int d = tile.s.head_dim;
+  for (int i = 0; i < tile.rows(); ++i) {
+    float* target = tile.s.out.row(tile.step_row(i)) + tile.column(i);
+    const float scale = 1.0F / g.sum[i];
     for (int c = 0; c < d; ++c) target[c] = out[i * d + c] * scale;
+  }
+}
+
+// out = sum of exp(max_p - max) * out_p / sum of exp(max_p - max) * sum_p over the parts p of a tile's keys.
+void merge(const Tile& tile, const Gathered* parts, int64_t count) {
+  const int d = tile.s.head_dim;
+  for (int i = 0; i < tile.rows(); ++i) {
+    float* target = tile.s.out.row(tile.step_row(i)) + tile.column(i);
+    float max = parts[0].max[i];
+    for (int64_t p = 1; p < count; ++p) max = std::max(max, parts[p].max[i]);
+    float total = 0;
+    for (int64_t p = 0; p < count; ++p) total += std::exp(parts[p].max[i] - max) * parts[p].sum[i];
+    std::fill_n(target, d, 0.0F);
+    for (int64_t p = 0; p < count; ++p) {
+      if (parts[p].sum[i] == 0) continue;  // saw no key, and wrote no row
+      const float weight = std::exp(parts[p].max[i] - max) / total;
+      for (int c = 0; c < d; ++c) target[c] += parts[p].out[i * d + c] * weight;
+    }
+  }
+}
+
+// The tiles of a step, the longest of each sequence first.
+class Tiles {
+ public:
+  Tiles(const AttentionStep& s, const Step& step) : s_(s), step_(step) {
+    for (const SequenceRows& sequence : step.sequences) count_ += of(sequence) * s.kv_heads;
+  }
+  int64_t count() const { return count_; }
+  Tile operator[](int64_t index) const {
+    int64_t first_row = 0;
+    for (const SequenceRows& sequence : step_.sequences) {
+      const int64_t tiles = of(sequence);
+      if (index < tiles * s_.kv_heads) {
+        const int64_t begin = (tiles - 1 - index / s_.kv_heads) * kTileRows;
+        return {.s = s_,
+                .sequence = sequence,
+                .first_row = first_row,
+                .head = static_cast<int>(index % s_.kv_heads),
+                .begin = begin,
+                .end = std::min(begin + kTileRows, sequence.rows * group())};
+      }
+      index -= tiles * s_.kv_heads;
+      first_row += sequence.rows;
+    }
+    CHECK(false);
+  }
+
+ private:
+  int64_t group() const { return s_.heads / s_.kv_heads; }
+  int64_t of(const SequenceRows& sequence) const { return (sequence.rows * group() + kTileRows - 1) / kTileRows; }
+  const AttentionStep& s_;
+  const Step& step_;
+  int64_t count_ = 0;
+};
+
+// Keys in parts: as many as keep all threads busy to the end.
+void attend_in_parts(const AttentionStep& s, StepContext& context, const Cache& cache, const Tiles& tiles) {
+  const int64_t threads = context.pool.threads();
+  int64_t blocks = 0;
+  for (int64_t t = 0; t < tiles.count(); ++t) blocks += tiles[t].end_block() - tiles[t].first_block();
+  const int64_t most = kAttentionParts * threads - tiles.count();  // each tile's last part may be short
+  const int64_t size = std::max(kMinPartBlocks, (blocks + most - 1) / most);
+  const auto parts_of = [&](const Tile& tile) { return (tile.end_block() - tile.first_block() + size - 1) / size; };
+  int64_t parts = 0;
+  for (int64_t t = 0; t < tiles.count(); ++t) parts += parts_of(tiles[t]);
+
+  auto* gathered = reinterpret_cast<Gathered*>(context.attention_parts.data());
+  auto* rows = reinterpret_cast<float*>(gathered + kAttentionParts * threads);
+  context.pool.for_each(parts, [&](int64_t part) {
+    Gathered& g = gathered[part];
+    g.out = rows + part * kTileRows * s.head_dim;
+    for (int64_t t = 0;; ++t) {
+      const Tile tile = tiles[t];
+      const int64_t count = parts_of(tile);
+      if (part < count) {
+        const int64_t first = tile.first_block() + part * size;
+        gather(context, cache, tile, first, std::min(first + size, tile.end_block()), g);
+        return;
+      }
+      part -= count;
+    }
+  });
+  int64_t first = 0;
+  for (int64_t t = 0; t < tiles.count(); ++t) {
+    const Tile tile = tiles[t];
+    merge(tile, gathered + first, parts_of(tile));
+    first += parts_of(tile);
   }
 }
 
@@ -109,30 +219,15 @@ void run(const AttentionStep& s, StepContext& context) {
     context.pool.for_each(s.kv_heads, [&](int64_t head) { store(s, context, cache, static_cast<int>(head)); });
   }
 
-  const int group = s.heads / s.kv_heads;
-  const auto tiles_of = [&](const SequenceRows& sequence) {
-    return (sequence.rows * group + kTileRows - 1) / kTileRows;
-  };
-  int64_t tiles = 0;
-  for (const SequenceRows& sequence : context.step.sequences) tiles += tiles_of(sequence) * s.kv_heads;
-  context.pool.for_each(tiles, [&](int64_t task) {
-    int64_t first_row = 0;
-    for (const SequenceRows& sequence : context.step.sequences) {
-      const int64_t count = tiles_of(sequence);
-      if (task < count * s.kv_heads) {
-        const int64_t begin = (count - 1 - task / s.kv_heads) * kTileRows;  // the longest tiles first
-        attend(s, context, cache,
-               {.sequence = sequence,
-                .first_row = first_row,
-                .head = static_cast<int>(task % s.kv_heads),
-                .begin = begin,
-                .end = std::min(begin + kTileRows, sequence.rows * group)});
-        return;
-      }
-      task -= count * s.kv_heads;
-      first_row += sequence.rows;
-    }
-  });
+  const Tiles tiles(s, context.step);
+  const bool few = tiles.count() < kFewTiles * context.pool.threads() && context.pool.threads() > 1;
+  if (few) return attend_in_parts(s, context, cache, tiles);
+  context.pool.for_each(tiles.count(), [&](int64_t t) { attend(context, cache, tiles[t]); });
+}
+
+size_t attention_part_bytes(int head_dim, int threads) {
+  const size_t parts = static_cast<size_t>(kAttentionParts) * static_cast<size_t>(threads);
+  return parts * (sizeof(Gathered) + static_cast<size_t>(kTileRows * head_dim) * sizeof(float));
 }
 
 }  // namespace nanomind::cpu

@@ -15,10 +15,6 @@
 namespace nanomind::cpu {
 namespace {
 
-// Columns from which an 8-bit value averages out: divergence from the float reference, measured on prompts, was 1e-3
-// for models 576 and 640 wide, and 1e-4 for one 1536 wide.
-constexpr int64_t kWideColumns = 1024;
-
 std::optional<IntWeight> int_weight(DType dtype) {
   switch (dtype) {
     case DType::q4_0: return IntWeight::q4_0;
@@ -58,13 +54,21 @@ Uses uses(const Op& op) {
   return std::visit(Visitor{}, op);
 }
 
+// What products read instead of a value's floats.
+struct Form {
+  bool units = false;
+  bool only = true;
+  const GemmKernels* many = nullptr;
+  size_t slot = 0;
+};
+
 // Operations that become one instruction: one, or all products of one value.
 using Node = std::vector<const Op*>;
 
 class Compiler {
  public:
-  Compiler(const Program& program, const CompileOptions& options, const KernelTable& kernels)
-      : program_(program), options_(options), kernels_(kernels) {}
+  Compiler(const Program& program, const CompileOptions& options, const KernelTable& kernels, int threads)
+      : program_(program), options_(options), kernels_(kernels), threads_(threads) {}
 
   Result<CompiledProgram> compile() {
     TRY(check_weights());
@@ -117,28 +121,74 @@ class Compiler {
       }
       nodes_.push_back({&op});
     }
-    for (const Op& op : program_.ops) {
-      const auto* product = std::get_if<op::MatMul>(&op);
-      if (product != nullptr && reads_quantized(*product)) quantized_.emplace(product->x, 0);
-    }
+    for (const auto& [value, node] : products) choose_form(value, nodes_[node]);
     insert_quantize_nodes();
   }
 
-  bool reads_quantized(const op::MatMul& product) const {
-    return int_weight(program_.weights[static_cast<size_t>(product.weight)].dtype).has_value();
+  // What a value's products read besides its floats.
+  void choose_form(ValueId id, const Node& products) {
+    Form form;
+    for (const Op* op : products) {
+      form.units |= int_weight(dtype_of(*op)).has_value();
+      form.only &= int_weight(dtype_of(*op)).has_value();
+    }
+    for (const Op& op : program_.ops) {
+      const std::vector<ValueId> reads = uses(op).reads;
+      form.only &= std::holds_alternative<op::MatMul>(op) || std::ranges::find(reads, id) == reads.end();
+    }
+    if (max_rows(id) >= kManyRows) {
+      if (may_be_fast(id) && serves(kernels_.gemm_fast, products))
+        form.many = &kernels_.gemm_fast;
+      else if (serves(kernels_.gemm, products))
+        form.many = &kernels_.gemm;
+    }
+    if (form.units || form.many != nullptr) forms_.emplace(id, form);
+  }
+
+  DType dtype_of(const Op& product) const {
+    return program_.weights[static_cast<size_t>(std::get<op::MatMul>(product).weight)].dtype;
+  }
+
+  // Whether all products but those of floats, which read float rows as well, can go by `gemm`, and any does.
+  bool serves(const GemmKernels& gemm, const Node& products) const {
+    const auto served = [&](const Op* op) { return multiply_many(gemm, dtype_of(*op)) != nullptr; };
+    const auto fine = [&](const Op* op) { return dtype_of(*op) == DType::f32 || served(op); };
+    return std::ranges::all_of(products, fine) && std::ranges::any_of(products, served);
+  }
+
+  // Float weights are kept as such for their accuracy, so with `high` their products stay in floats.
+  Gemm multiply_many(const GemmKernels& gemm, DType dtype) const {
+    const std::optional<IntWeight> integer = int_weight(dtype);
+    if (integer) return gemm.multiply[static_cast<int>(*integer)];
+    if (options_.precision == PromptPrecision::high) return nullptr;
+    return gemm.multiply_float[static_cast<int>(float_weight(dtype))];
+  }
+
+  // Results that are wanted are always computed exactly.
+  bool may_be_fast(ValueId id) const {
+    return kernels_.gemm_fast.pack != nullptr && options_.precision == PromptPrecision::fast &&
+           program_.values[static_cast<size_t>(id)].rows == Rows::tokens && width() >= kernels_.gemm_fast.min_width;
+  }
+
+  // Of the model: columns of the residual stream, which begins with the embedding.
+  int64_t width() const {
+    for (const Op& op : program_.ops) {
+      if (const auto* embed = std::get_if<op::Embed>(&op))
+        return program_.values[static_cast<size_t>(embed->out)].columns;
+    }
+    return 0;
   }
 
   // Norms and activations quantise what they make; other values get an instruction of their own before their product,
   // which is an empty node here.
   void insert_quantize_nodes() {
-    std::set<ValueId> gated_values;
+    std::set<ValueId> done;
     std::vector<Node> nodes;
     for (Node& node : nodes_) {
-      if (const auto* norm = std::get_if<op::RmsNorm>(node[0])) normed_.insert(norm->out);
-      if (const auto* gated = std::get_if<op::GatedActivation>(node[0])) gated_values.insert(gated->out);
+      if (const auto* norm = std::get_if<op::RmsNorm>(node[0])) done.insert(norm->out);
+      if (const auto* gated = std::get_if<op::GatedActivation>(node[0])) done.insert(gated->out);
       const auto* product = std::get_if<op::MatMul>(node[0]);
-      if (product != nullptr && quantized_.contains(product->x) && !normed_.contains(product->x) &&
-          !gated_values.contains(product->x)) {
+      if (product != nullptr && forms_.contains(product->x) && !done.contains(product->x)) {
         quantize_nodes_.emplace(nodes.size(), product->x);
         nodes.push_back({});
       }
@@ -155,6 +205,23 @@ class Compiler {
   // file.
   int64_t units(ValueId id) const {
     return round_up(program_.values[static_cast<size_t>(id)].columns, PackedQ4_0::kColumns) / kUnitColumns;
+  }
+
+  size_t form_bytes(ValueId id, const Form& form) const {
+    const int64_t rows = max_rows(id), few = form.many != nullptr ? std::min(rows, kManyRows) : rows;
+    const size_t units_bytes = form.units ? static_cast<size_t>(few * units(id)) * sizeof(ActivationUnit) : 0;
+    const int64_t columns = program_.values[static_cast<size_t>(id)].columns;
+    return std::max(units_bytes, form.many != nullptr ? form.many->packed_bytes(rows, columns) : 0);
+  }
+
+  // For panels of weights, of all threads.
+  size_t scratch_bytes() const {
+    size_t largest = 0;
+    for (const auto& [id, form] : forms_) {
+      if (form.many == nullptr) continue;
+      largest = std::max(largest, form.many->scratch_bytes(program_.values[static_cast<size_t>(id)].columns));
+    }
+    return (largest + 63) / 64 * 64 * static_cast<size_t>(threads_);
   }
 
   Result<void> lay_out() {
@@ -176,15 +243,16 @@ class Compiler {
     }
     const int end = static_cast<int>(nodes_.size());
     touch(program_.output, end);
+    if (const auto found = forms_.find(program_.output); found != forms_.end()) found->second.only = false;
     for (size_t i = 0; i < values; ++i) {
       const auto id = static_cast<ValueId>(i);
       lives[i].bytes = static_cast<size_t>(max_rows(id) * stride(id)) * sizeof(float);
     }
     // The quantised form of a value lives exactly as long as the value needs to.
-    for (auto& [id, slot] : quantized_) {
-      slot = lives.size();
+    for (auto& [id, form] : forms_) {
+      form.slot = lives.size();
       Lifetime life = lives[static_cast<size_t>(id)];
-      life.bytes = static_cast<size_t>(max_rows(id) * units(id)) * sizeof(ActivationUnit);
+      life.bytes = form_bytes(id, form);
       lives.push_back(life);
     }
     const size_t first_rope = lives.size();
@@ -193,10 +261,18 @@ class Compiler {
       lives.push_back({.bytes = bytes, .first = 0, .last = end});
     }
 
+    const size_t scratch = lives.size(), parts = scratch + 1;
+    lives.push_back({.bytes = scratch_bytes(), .first = 0, .last = end});
+    int64_t widest_head = 0;
+    for (const KvLayerInfo& layer : program_.kv_layers) widest_head = std::max(widest_head, layer.head_dim);
+    lives.push_back({.bytes = attention_part_bytes(static_cast<int>(widest_head), threads_), .first = 0, .last = end});
+
     const BufferPlan plan = plan_buffers(lives);
     result_.arena = TRY(HostBuffer::allocate(plan.arena_bytes));
     result_.arena_bytes = plan.arena_bytes;
     offsets_ = plan.offsets;
+    result_.scratch = {arena(scratch), lives[scratch].bytes};
+    result_.attention_parts = {arena(parts), lives[parts].bytes};
     for (size_t i = 0; i < program_.ropes.size(); ++i) {
       const RopeInfo& rope = program_.ropes[i];
       auto* table = reinterpret_cast<float*>(arena(first_rope + i));
@@ -217,18 +293,11 @@ class Compiler {
             .columns = info.columns,
             .rows = info.rows};
   }
-  Precision precision(ValueId id) const {
-    const ValueInfo& info = program_.values[static_cast<size_t>(id)];
-    const bool allowed = kernels_.quantize8 != nullptr && options_.precision == PromptPrecision::fast;
-    const bool harmless = normed_.contains(id) && info.rows == Rows::tokens && info.columns >= kWideColumns;
-    return allowed && harmless ? Precision::bits8_for_many : Precision::bits16;
-  }
   Quantized quantized(ValueId id) const {
-    const auto found = quantized_.find(id);
-    if (found == quantized_.end()) return {};
-    return {.data = reinterpret_cast<ActivationUnit*>(arena(found->second)),
-            .stride = units(id),
-            .precision = precision(id)};
+    const auto found = forms_.find(id);
+    if (found == forms_.end()) return {};
+    const Form& form = found->second;
+    return {.data = arena(form.slot), .stride = units(id), .units = form.units, .only = form.only, .many = form.many};
   }
   const float* vector(WeightId id) const {
     return id == kNoWeight ? nullptr : reinterpret_cast<const float*>(options_.weights[static_cast<size_t>(id)].data());
@@ -248,11 +317,11 @@ class Compiler {
   void emit_products(const Node& node) {
     const ValueId x = std::get<op::MatMul>(*node[0]).x;
     ProductStep step{.x = matrix(x), .quantized = quantized(x), .products = {}};
-    for (const Op* op : node) step.products.push_back(product(std::get<op::MatMul>(*op)));
+    for (const Op* op : node) step.products.push_back(product(std::get<op::MatMul>(*op), step.quantized.many));
     result_.instructions.emplace_back(std::move(step));
   }
 
-  Product product(const op::MatMul& o) const {
+  Product product(const op::MatMul& o, const GemmKernels* many) const {
     const WeightInfo& info = program_.weights[static_cast<size_t>(o.weight)];
     const int64_t columns = info.shape.columns();
     const std::optional<IntWeight> integer = int_weight(info.dtype);
@@ -262,8 +331,8 @@ class Compiler {
         .groups = round_up(info.shape.rows(), kGroupRows) / kGroupRows,
         .blocks = round_up(columns, packed_traits(info.dtype).block_columns) / packed_traits(info.dtype).block_columns,
         .multiply = integer ? kernels_.matmul[static_cast<int>(*integer)] : nullptr,
-        .multiply8 = integer ? kernels_.matmul8[static_cast<int>(*integer)] : nullptr,
         .multiply_float = integer ? nullptr : kernels_.matmul_float[static_cast<int>(float_weight(info.dtype))],
+        .multiply_many = many != nullptr ? multiply_many(*many, info.dtype) : nullptr,
         .bias = vector(o.bias),
         .out = matrix(o.out)};
   }
@@ -335,10 +404,10 @@ class Compiler {
   const Program& program_;
   const CompileOptions& options_;
   const KernelTable& kernels_;
+  int threads_;
   std::vector<Node> nodes_;
   std::map<size_t, ValueId> quantize_nodes_;  // node -> value that it quantises
-  std::set<ValueId> normed_;                  // values that norms make
-  std::map<ValueId, size_t> quantized_;       // value -> slot of its quantised form
+  std::map<ValueId, Form> forms_;             // of values that products read
   std::vector<size_t> offsets_;               // slot -> place in the arena
   size_t emitted_ = 0;
   CompiledProgram result_;
@@ -346,11 +415,12 @@ class Compiler {
 
 }  // namespace
 
-Result<CompiledProgram> compile(const Program& program, const CompileOptions& options, const KernelTable& kernels) {
+Result<CompiledProgram> compile(const Program& program, const CompileOptions& options, const KernelTable& kernels,
+                                int threads) {
   if (options.max_tokens < 1 || options.max_outputs < 1) {
     return fail(ErrorCode::invalid_argument, "A program is compiled for at least one token and one output row.");
   }
-  return Compiler(program, options, kernels).compile();
+  return Compiler(program, options, kernels, threads).compile();
 }
 
 }  // namespace nanomind::cpu

@@ -17,12 +17,15 @@ struct CompiledProgram {
   std::vector<Instruction> instructions;
   std::vector<RopeTable> ropes;
   Matrix output;
-  int64_t vocabulary = 0;     // rows of the embedding: token ids are below
-  size_t kv_block_bytes = 0;  // all layers
+  int64_t vocabulary = 0;                         // rows of the embedding: token ids are below
+  size_t kv_block_bytes = 0;                      // all layers
+  std::span<std::byte> scratch, attention_parts;  // see StepContext
   std::unique_ptr<HostBuffer> arena;
   size_t arena_bytes = 0;
 };
 
-Result<CompiledProgram> compile(const Program& program, const CompileOptions& options, const KernelTable& kernels);
+// For runs by `threads` threads; `kernels` must outlive the result.
+Result<CompiledProgram> compile(const Program& program, const CompileOptions& options, const KernelTable& kernels,
+                                int threads);
 
 }  // namespace nanomind::cpu

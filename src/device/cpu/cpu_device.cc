@@ -41,6 +41,8 @@ class CpuExecutable final : public Executable {
                              .pool = pool_,
                              .step = step,
                              .ropes = program_.ropes,
+                             .scratch = program_.scratch,
+                             .attention_parts = program_.attention_parts,
                              .kv = step.kv_cache->bytes().data(),
                              .kv_block_bytes = program_.kv_block_bytes};
     for (const cpu::Instruction& instruction : program_.instructions) {
@@ -132,7 +134,7 @@ class CpuDevice final : public Device {
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override { return TRY(HostBuffer::allocate(bytes)); }
 
   Result<std::unique_ptr<Executable>> compile(const Program& program, const CompileOptions& options) override {
-    cpu::CompiledProgram compiled = TRY(cpu::compile(program, options, kernels_));
+    cpu::CompiledProgram compiled = TRY(cpu::compile(program, options, kernels_, pool_.threads()));
     return std::make_unique<CpuExecutable>(std::move(compiled), kernels_, pool_, threads_, options);
   }
 

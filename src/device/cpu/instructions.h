@@ -24,17 +24,23 @@ struct Matrix {
   float* row(int64_t i) const { return data + i * stride; }
 };
 
-// How a value is quantised for integer products. What comes out of a norm has few outliers and loses least in 8 bits,
-// so steps of many tokens, whose time is arithmetic, take these where the kernel table offers them.
-enum class Precision : uint8_t { bits16, bits8_for_many };
+// Activation rows from which products go by GemmKernels, where the table has them: below, weights that are unpacked
+// into a panel meet too few rows to pay for it.
+inline constexpr int64_t kManyRows = 16;
 
-// A value quantised for integer products: rows of `stride` units. data is null where no integer product reads the
-// value.
+// A value as its products read it: rows of `stride` units for few rows (where an integer product reads it; else
+// float rows serve), or what `many` packs for many rows (null: the table has nothing). Both share the bytes. data is
+// null where no product needs another form than the floats.
 struct Quantized {
-  ActivationUnit* data = nullptr;
+  std::byte* data = nullptr;
   int64_t stride = 0;
-  Precision precision = Precision::bits16;
-  ActivationUnit* row(int64_t i) const { return data + i * stride; }
+  bool units = false;
+  bool only = false;  // nothing reads the floats themselves
+  const GemmKernels* many = nullptr;
+  ActivationUnit* row(int64_t i) const { return reinterpret_cast<ActivationUnit*>(data) + i * stride; }
+
+  // What the value is packed by in a step where it has so many rows; null: units or floats.
+  const GemmKernels* packed_by(int64_t rows) const { return rows >= kManyRows ? many : nullptr; }
 };
 
 // cos and sin of the angles of this step's positions, [T, pairs].
@@ -68,9 +74,9 @@ struct Product {
   size_t group_bytes;
   int64_t groups;
   int64_t blocks;              // per group; of integer products
-  IntMatmul multiply;          // either this,
-  IntMatmul multiply8;         // with this for 8-bit activations, where the step has them,
+  IntMatmul multiply;          // of few rows: either this
   FloatMatmul multiply_float;  // or this
+  Gemm multiply_many;          // of many rows, where the value is packed for them
   const float* bias;           // null: none
   Matrix out;
 };
@@ -111,6 +117,8 @@ struct StepContext {
   ThreadPool& pool;
   const Step& step;
   std::span<const RopeTable> ropes;
+  std::span<std::byte> scratch;          // of all threads, equal parts that are multiples of 64 bytes
+  std::span<std::byte> attention_parts;  // attention_part_bytes of the widest head
   std::byte* kv = nullptr;
   size_t kv_block_bytes = 0;
 
@@ -118,9 +126,6 @@ struct StepContext {
     return static_cast<int64_t>(kind == Rows::tokens ? step.tokens.size() : step.outputs.size());
   }
 };
-
-// Whether this step has the value in 8 bits.
-bool in_8_bits(const StepContext& context, const Quantized& quantized);
 
 void run(const EmbedStep& s, StepContext& context);
 void run(const NormStep& s, StepContext& context);
@@ -131,6 +136,9 @@ void run(const AttentionStep& s, StepContext& context);
 void run(const ActivationStep& s, StepContext& context);
 void run(const AddStep& s, StepContext& context);
 void run(const SelectStep& s, StepContext& context);
+
+// Memory that attention needs for results of parts of the keys.
+size_t attention_part_bytes(int head_dim, int threads);
 
 // Fills the tables for the positions of the step's rows.
 void fill_rope_tables(std::span<RopeTable> ropes, const Step& step);

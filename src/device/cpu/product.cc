@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products: cuts the row groups of one or several weight matrices into chunks, and runs each chunk over all rows
-// of the activations, in tiles that kernels take at once.
+// of the activations: few in tiles that kernels take at once, many in one call.
 #include <algorithm>
 
 #include "device/cpu/instructions.h"
@@ -8,84 +8,120 @@
 namespace nanomind::cpu {
 namespace {
 
-// With few activation rows a chunk is what a thread streams at a go; with many it stays in the second-level cache while
-// all activations pass by.
+// What a thread streams at a go; with several tiles of rows it stays in the second-level cache while all pass by.
 constexpr size_t kChunkBytes = 192 * 1024;
-constexpr int64_t kMinGroups = 4;        // kernels stream four row groups side by side
-constexpr int64_t kChunksPerThread = 4;  // so that a slow core does not hold up the others
+constexpr int64_t kMinGroups = 4;
+// So that a slow core does not hold up the others.
+constexpr int64_t kChunksPerThread = 4, kPanelsPerThread = 64;
 
-int64_t chunk_groups(const Product& product, int64_t groups_of_step, int threads) {
-  const auto by_bytes = static_cast<int64_t>(kChunkBytes / product.group_bytes);
-  const int64_t by_balance = groups_of_step / (threads * kChunksPerThread) + 1;
-  return std::max(kMinGroups, std::min(by_bytes, by_balance));
-}
+// How one step runs its products.
+struct Plan {
+  const GemmKernels* many;  // what the value is packed by; null: by nothing
+  int64_t rows;
+  int64_t groups;  // of all products
+  int threads;
 
-void add_bias(const Product& product, int64_t first_group, int64_t groups, int64_t row, int64_t rows) {
-  const int64_t begin = first_group * kGroupRows;
-  const int64_t end = std::min(begin + groups * kGroupRows, product.out.columns);
-  for (int64_t i = row; i < row + rows; ++i) {
-    float* out = product.out.row(i);
-    for (int64_t n = begin; n < end; ++n) out[n] += product.bias[n];
+  // Float weights that GemmKernels do not take read the floats of many rows too.
+  bool in_one_call(const Product& product) const { return many != nullptr && product.multiply_many != nullptr; }
+
+  // Row groups of one chunk of a product.
+  int64_t chunk_groups(const Product& product) const {
+    if (in_one_call(product)) {
+      const int64_t step = many->groups_at_once, by_balance = groups / (threads * kPanelsPerThread);
+      return std::max<int64_t>(1, by_balance / step) * step;
+    }
+    const int64_t by_balance = groups / (threads * kChunksPerThread) + 1;
+    const auto by_bytes = static_cast<int64_t>(kChunkBytes / product.group_bytes);
+    return std::max(kMinGroups, std::min(by_bytes, by_balance));
+  }
+  int64_t chunks(const Product& product) const {
+    const int64_t size = chunk_groups(product);
+    return (product.groups + size - 1) / size;
+  }
+};
+
+// Groups of one product.
+struct Chunk {
+  const Product& product;
+  int64_t first, groups;
+  const std::byte* weights() const { return product.weights.data() + static_cast<size_t>(first) * product.group_bytes; }
+  float* out(int64_t row) const { return product.out.row(row) + first * kGroupRows; }
+};
+
+void add_bias(const Chunk& c, int64_t rows) {
+  const int64_t begin = c.first * kGroupRows;
+  const int64_t end = std::min(begin + c.groups * kGroupRows, c.product.out.columns);
+  for (int64_t i = 0; i < rows; ++i) {
+    float* out = c.product.out.row(i);
+    for (int64_t n = begin; n < end; ++n) out[n] += c.product.bias[n];
   }
 }
 
-void multiply_chunk(const ProductStep& s, const StepContext& context, const Product& product, int64_t first_group,
-                    int64_t groups) {
-  const int64_t rows = context.rows(s.x.rows);
-  const IntMatmul multiply = in_8_bits(context, s.quantized) ? product.multiply8 : product.multiply;
-  const std::byte* weights = product.weights.data() + static_cast<size_t>(first_group) * product.group_bytes;
-  for (int64_t row = 0; row < rows; row += kMaxTileRows) {
-    const int m = static_cast<int>(std::min<int64_t>(kMaxTileRows, rows - row));
-    float* out = product.out.row(row) + first_group * kGroupRows;
-    if (multiply != nullptr) {
-      multiply({.weights = weights,
-                .group_bytes = product.group_bytes,
-                .groups = static_cast<int>(groups),
-                .blocks = product.blocks,
-                .x = s.quantized.row(row),
-                .x_stride = s.quantized.stride,
-                .m = m,
-                .out = out,
-                .out_stride = product.out.stride});
+void multiply_many(const ProductStep& s, const Plan& plan, const Chunk& c, std::byte* scratch) {
+  c.product.multiply_many({.weights = c.weights(),
+                           .group_bytes = c.product.group_bytes,
+                           .groups = static_cast<int>(c.groups),
+                           .columns = s.x.columns,
+                           .x = s.quantized.data,
+                           .rows = plan.rows,
+                           .out = c.out(0),
+                           .out_stride = c.product.out.stride,
+                           .scratch = scratch});
+}
+
+void multiply_few(const ProductStep& s, const Plan& plan, const Chunk& c) {
+  for (int64_t row = 0; row < plan.rows; row += kMaxTileRows) {
+    const int m = static_cast<int>(std::min<int64_t>(kMaxTileRows, plan.rows - row));
+    if (c.product.multiply != nullptr) {
+      c.product.multiply({.weights = c.weights(),
+                          .group_bytes = c.product.group_bytes,
+                          .groups = static_cast<int>(c.groups),
+                          .blocks = c.product.blocks,
+                          .x = s.quantized.row(row),
+                          .x_stride = s.quantized.stride,
+                          .m = m,
+                          .out = c.out(row),
+                          .out_stride = c.product.out.stride});
     } else {
-      product.multiply_float({.weights = weights,
-                              .group_bytes = product.group_bytes,
-                              .groups = static_cast<int>(groups),
-                              .columns = s.x.columns,
-                              .x = s.x.row(row),
-                              .x_stride = s.x.stride,
-                              .m = m,
-                              .out = out,
-                              .out_stride = product.out.stride});
+      c.product.multiply_float({.weights = c.weights(),
+                                .group_bytes = c.product.group_bytes,
+                                .groups = static_cast<int>(c.groups),
+                                .columns = s.x.columns,
+                                .x = s.x.row(row),
+                                .x_stride = s.x.stride,
+                                .m = m,
+                                .out = c.out(row),
+                                .out_stride = c.product.out.stride});
     }
-    if (product.bias != nullptr) add_bias(product, first_group, groups, row, m);
   }
 }
 
 }  // namespace
 
 void run(const ProductStep& s, StepContext& context) {
-  if (context.rows(s.x.rows) == 0) return;
-  int64_t all_groups = 0;
-  for (const Product& product : s.products) all_groups += product.groups;
-
-  const auto chunks_of = [&](const Product& product) {
-    const int64_t size = chunk_groups(product, all_groups, context.pool.threads());
-    return (product.groups + size - 1) / size;
-  };
+  const int64_t rows = context.rows(s.x.rows);
+  if (rows == 0) return;
+  Plan plan{.many = s.quantized.packed_by(rows), .rows = rows, .groups = 0, .threads = context.pool.threads()};
   int64_t chunks = 0;
-  for (const Product& product : s.products) chunks += chunks_of(product);
+  for (const Product& product : s.products) plan.groups += product.groups;
+  for (const Product& product : s.products) chunks += plan.chunks(product);
+  const size_t scratch_bytes = context.scratch.size() / static_cast<size_t>(plan.threads);
 
-  context.pool.for_each(chunks, [&](int64_t chunk) {
+  context.pool.for_each(chunks, [&](int64_t index, int thread) {
     for (const Product& product : s.products) {
-      const int64_t count = chunks_of(product);
-      if (chunk < count) {
-        const int64_t size = chunk_groups(product, all_groups, context.pool.threads());
-        const int64_t first = chunk * size;
-        multiply_chunk(s, context, product, first, std::min(size, product.groups - first));
-        return;
+      const int64_t count = plan.chunks(product);
+      if (index >= count) {
+        index -= count;
+        continue;
       }
-      chunk -= count;
+      const int64_t size = plan.chunk_groups(product), first = index * size;
+      const Chunk chunk{product, first, std::min(size, product.groups - first)};
+      if (plan.in_one_call(product))
+        multiply_many(s, plan, chunk, context.scratch.data() + static_cast<size_t>(thread) * scratch_bytes);
+      else
+        multiply_few(s, plan, chunk);
+      if (product.bias != nullptr) add_bias(chunk, rows);
+      return;
     }
   });
 }

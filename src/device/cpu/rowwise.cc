@@ -10,23 +10,24 @@
 namespace nanomind::cpu {
 namespace {
 
-// A wide row is cut into pieces of this many columns, so that a single row too keeps all threads busy. A multiple
-// of 32.
+// A wide row is cut into pieces of this many columns, so that a single row too keeps all threads busy (a multiple of
+// what GemmKernels::pack may start at).
 constexpr int64_t kPiece = 2048;
 
 // Rows below which starting the pool costs more than it saves.
 constexpr int64_t kFewRows = 4;
 
-// Tokens from which a step is bound by arithmetic rather than by reading weights.
-constexpr int64_t kManyTokens = 32;
-
-// Quantises columns [begin, begin + n) of a row; the last piece also clears the unit that pads the row to a whole
-// block.
-void quantize_piece(const StepContext& context, const Matrix& x, int64_t row, int64_t begin, int64_t n,
-                    const Quantized& out) {
+// Brings `piece`, columns [begin, begin + n) of a row of x, into the form that the step's products read; the last piece
+// also clears the unit that pads the row to a whole block.
+void quantize_piece(const StepContext& context, const float* piece, const Matrix& x, int64_t row, int64_t begin,
+                    int64_t n, const Quantized& out) {
+  if (const GemmKernels* gemm = out.packed_by(context.rows(x.rows))) {
+    gemm->pack(piece, begin, n, x.columns, row, out.data);
+    return;
+  }
+  if (!out.units) return;
   ActivationUnit* units = out.row(row);
-  const auto quantize = in_8_bits(context, out) ? context.kernels.quantize8 : context.kernels.quantize;
-  quantize(x.row(row) + begin, n, units + begin / kUnitColumns);
+  context.kernels.quantize(piece, n, units + begin / kUnitColumns);
   const int64_t used = (x.columns + kUnitColumns - 1) / kUnitColumns;
   if (begin + n == x.columns)
     std::memset(units + used, 0, static_cast<size_t>(out.stride - used) * sizeof(ActivationUnit));
@@ -43,10 +44,6 @@ void for_rows(StepContext& context, int64_t rows, const F& f) {
 
 }  // namespace
 
-bool in_8_bits(const StepContext& context, const Quantized& quantized) {
-  return quantized.precision == Precision::bits8_for_many && context.rows(Rows::tokens) >= kManyTokens;
-}
-
 void run(const EmbedStep& s, StepContext& context) {
   for_rows(context, context.rows(Rows::tokens), [&](int64_t i) {
     float* out = s.out.row(i);
@@ -61,13 +58,13 @@ void run(const NormStep& s, StepContext& context) {
     for (int64_t c = 0; c < s.x.columns; c += s.group) {
       context.kernels.rms_norm(s.x.row(i) + c, s.weight, s.group, s.eps, s.out.row(i) + c);
     }
-    if (s.quantized.data != nullptr) quantize_piece(context, s.out, i, 0, s.out.columns, s.quantized);
+    if (s.quantized.data != nullptr) quantize_piece(context, s.out.row(i), s.out, i, 0, s.out.columns, s.quantized);
   });
 }
 
 void run(const QuantizeStep& s, StepContext& context) {
   for_rows(context, context.rows(s.x.rows),
-           [&](int64_t i) { quantize_piece(context, s.x, i, 0, s.x.columns, s.quantized); });
+           [&](int64_t i) { quantize_piece(context, s.x.row(i), s.x, i, 0, s.x.columns, s.quantized); });
 }
 
 void run(const RopeStep& s, StepContext& context) {
@@ -102,8 +99,15 @@ void run(const ActivationStep& s, StepContext& context) {
   context.pool.for_each(context.rows(s.out.rows) * pieces, [&](int64_t task) {
     const int64_t i = task / pieces, begin = task % pieces * kPiece;
     const int64_t n = std::min(kPiece, s.out.columns - begin);
+    if (s.quantized.only) {
+      // The floats are of no use beyond this cache line's life, so they do not go to memory.
+      alignas(64) float piece[kPiece];
+      activate(s.gate.row(i) + begin, s.up.row(i) + begin, n, piece);
+      quantize_piece(context, piece, s.out, i, begin, n, s.quantized);
+      return;
+    }
     activate(s.gate.row(i) + begin, s.up.row(i) + begin, n, s.out.row(i) + begin);
-    if (s.quantized.data != nullptr) quantize_piece(context, s.out, i, begin, n, s.quantized);
+    if (s.quantized.data != nullptr) quantize_piece(context, s.out.row(i) + begin, s.out, i, begin, n, s.quantized);
   });
 }
 

@@ -47,31 +47,6 @@ TEST_P(Elementwise, QuantizeFollowsItsDefinition) {
   }
 }
 
-TEST_P(Elementwise, QuantizeTo8BitsFollowsItsDefinition) {
-  if (table_.quantize8 == nullptr) GTEST_SKIP() << "this table has 16-bit activations only";
-  for (const int n : kLengths) {
-    const std::vector<float> x = normal(static_cast<size_t>(n));
-    std::vector<ActivationUnit> out(static_cast<size_t>(n + kUnitColumns - 1) / kUnitColumns);
-    table_.quantize8(x.data(), n, out.data());
-    for (size_t u = 0; u < out.size(); ++u) {
-      const int first = 32 * static_cast<int>(u);
-      float max = 0;
-      for (int c = first; c < std::min(n, first + 32); ++c) max = std::max(max, std::abs(x[static_cast<size_t>(c)]));
-      ASSERT_FLOAT_EQ(out[u].scale, max / 127);
-      int sum[2] = {};
-      for (int p = 0; p < kUnitColumns; ++p) {
-        const int c = first + p / 8 * 8 + kColumnOrder[p % 8];
-        const double exact = c < n ? x[static_cast<size_t>(c)] / static_cast<double>(out[u].scale) : 0;
-        ASSERT_NEAR(out[u].hi[p], exact, 0.5 + 1e-4) << "column " << c << " of " << n;
-        sum[p / 16] += out[u].hi[p];
-      }
-      ASSERT_EQ(out[u].sum[0], sum[0]);
-      ASSERT_EQ(out[u].sum[1], sum[1]);
-      ASSERT_FLOAT_EQ(out[u].scaled_sum, out[u].scale * static_cast<float>(sum[0] + sum[1]));
-    }
-  }
-}
-
 TEST_P(Elementwise, QuantizeOfZerosAndOfTheTiniest) {
   for (const float x : {0.0f, -0.0f, std::numeric_limits<float>::denorm_min()}) {
     const std::vector<float> values(40, x);

@@ -29,10 +29,11 @@ struct GemmArgs {
 };
 using Gemm = void (*)(const GemmArgs&);
 
-// All pointers are null where an ISA has nothing better than its matmul of few rows, else all are set.
+// All pointers are null where an ISA has nothing better than its matmul of few rows. Else all are set, but for
+// those of multiply_float whose weights (32-bit ones) deserve no approximation.
 struct GemmKernels {
-  // Columns of a matrix from which the loss of this precision averages out, so that it may stand in for an exact one.
-  int64_t min_columns;
+  // Width of a model's residual stream from which the loss of this precision averages out.
+  int64_t min_width;
 
   // Row groups that one call should at least be given to reach full speed.
   int groups_at_once;

@@ -27,6 +27,8 @@ void install_peak(KernelTable& table);
 namespace avx512 {
 void install_int_matmul(KernelTable& table);
 void install_float_matmul(KernelTable& table);
+void install_gemm(KernelTable& table);
+void install_gemm_fast(KernelTable& table);
 void install_attention(KernelTable& table);
 void install_elementwise(KernelTable& table);
 void install_peak(KernelTable& table);

@@ -27,6 +27,8 @@ constexpr Isa kIsas[] = {
      [](KernelTable& table) {
        avx512::install_int_matmul(table);
        avx512::install_float_matmul(table);
+       avx512::install_gemm(table);
+       avx512::install_gemm_fast(table);
        avx512::install_attention(table);
        avx512::install_elementwise(table);
        avx512::install_peak(table);

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/select.h"
@@ -153,6 +154,40 @@ void int_matmul(benchmark::State& state, IntType type, int m) {
   }
 }
 
+void gemm(benchmark::State& state, IntType type, GemmKernels KernelTable::* kind, int64_t rows) {
+  const GemmKernels& kernels = table().*kind;
+  const std::byte* weights = memory(state.thread_index());
+  const size_t group_bytes = packed_group_bytes(type.dtype, kColumns);
+  const int chunks = static_cast<int>(kBytesPerThread / group_bytes / kChunkGroups / static_cast<size_t>(rows));
+  const auto aligned = [](size_t size) {
+    return std::unique_ptr<std::byte, AlignedDelete>(
+        static_cast<std::byte*>(::operator new(size, std::align_val_t{1 << 21})));
+  };
+  const auto x = aligned(kernels.packed_bytes(rows, kColumns)), scratch = aligned(kernels.scratch_bytes(kColumns));
+  std::vector<float> source(kColumns, 0.5f);
+  for (int64_t row = 0; row < rows; ++row) kernels.pack(source.data(), 0, kColumns, kColumns, row, x.get());
+  std::vector<float> out(static_cast<size_t>(rows * kChunkGroups * kGroupRows));
+  for (auto _ : state) {
+    for (int i = 0; i < chunks; ++i) {
+      kernels.multiply[static_cast<int>(type.weight)]({
+          .weights = weights + static_cast<size_t>(i) * kChunkGroups * group_bytes,
+          .group_bytes = group_bytes,
+          .groups = kChunkGroups,
+          .columns = kColumns,
+          .x = x.get(),
+          .rows = rows,
+          .out = out.data(),
+          .out_stride = kChunkGroups * kGroupRows,
+          .scratch = scratch.get(),
+      });
+      benchmark::ClobberMemory();
+    }
+  }
+  const double ops = static_cast<double>(chunks) * kChunkGroups * kGroupRows * kColumns * static_cast<double>(rows) * 2;
+  state.counters["ops/s"] = rate(ops);
+  if (state.threads() == 1 && int8_peak() > 0) state.counters["of_peak"] = rate(ops / int8_peak());
+}
+
 constexpr int kHeadWidth = 128, kQueries = 6;
 
 void attention_scores(benchmark::State& state) {
@@ -197,6 +232,16 @@ void register_all() {
     for (const int m : {1, 8}) {
       const std::string name = "matmul/" + std::string(traits(type.dtype).name) + "/m:" + std::to_string(m);
       benchmark::RegisterBenchmark(name.c_str(), int_matmul, type, m)->ThreadRange(1, 2)->UseRealTime();
+    }
+  }
+  for (const IntType type : kTypes) {
+    for (const auto& [kind, kernels] :
+         {std::pair{"gemm", &KernelTable::gemm}, {"gemm_fast", &KernelTable::gemm_fast}}) {
+      if ((table().*kernels).packed_bytes == nullptr) continue;
+      for (const int rows : {16, 32, 128, 512}) {
+        const std::string name = kind + ("/" + std::string(traits(type.dtype).name)) + "/m:" + std::to_string(rows);
+        benchmark::RegisterBenchmark(name.c_str(), gemm, type, kernels, rows)->ThreadRange(1, 2)->UseRealTime();
+      }
     }
   }
   benchmark::RegisterBenchmark("qk", attention_scores);

@@ -12,35 +12,24 @@ namespace {
 constexpr float kUntouched = -12345.0f;
 constexpr int kMaxGroups = 5;
 
-enum class Bits { sixteen, eight };
-
-// What a table offers: 16 bits always.
-std::vector<Bits> offered(const KernelTable& table) {
-  if (table.quantize8 == nullptr) return {Bits::sixteen};
-  return {Bits::sixteen, Bits::eight};
-}
-
 // Rows of activations as the kernel gets them, and as the numbers that they stand for.
 struct Activations {
-  Bits bits;
   int64_t stride = 0;  // units
   std::vector<ActivationUnit> units;
   std::vector<double> values;  // [kMaxTileRows, columns]
 
-  Activations(const KernelTable& table, Bits b, const std::vector<float>& x, int64_t columns, int64_t padded)
-      : bits(b) {
+  Activations(const KernelTable& table, const std::vector<float>& x, int64_t columns, int64_t padded) {
     stride = padded / kUnitColumns + 1;
     units.resize(static_cast<size_t>(stride * kMaxTileRows));
     values.resize(static_cast<size_t>(columns * kMaxTileRows));
     for (int64_t i = 0; i < kMaxTileRows; ++i) {
       ActivationUnit* row = &units[static_cast<size_t>(i * stride)];
-      (bits == Bits::eight ? table.quantize8 : table.quantize)(&x[static_cast<size_t>(i * columns)], columns, row);
+      table.quantize(&x[static_cast<size_t>(i * columns)], columns, row);
       for (int64_t p = 0; p < columns; ++p) {
         const ActivationUnit& u = row[p / kUnitColumns];
         const int64_t column = p / 8 * 8 + kColumnOrder[p % 8];
         const int hi = u.hi[p % kUnitColumns], lo = u.lo[p % kUnitColumns];
-        values[static_cast<size_t>(i * columns + column)] =
-            static_cast<double>(u.scale) * (bits == Bits::eight ? hi : 256 * hi + lo);
+        values[static_cast<size_t>(i * columns + column)] = static_cast<double>(u.scale) * (256 * hi + lo);
       }
     }
   }
@@ -75,8 +64,7 @@ void check_int(const KernelTable& table, const IntType& type, const Weights& w, 
   const PackedTraits& t = packed_traits(type.dtype);
   const int64_t out_stride = kMaxGroups * kGroupRows + 3;
   std::vector<float> out(static_cast<size_t>(out_stride * kMaxTileRows), kUntouched);
-  const auto* products = x.bits == Bits::eight ? table.matmul8 : table.matmul;
-  products[static_cast<int>(type.weight)]({
+  table.matmul[static_cast<int>(type.weight)]({
       .weights = w.packed.get(),
       .group_bytes = packed_group_bytes(type.dtype, w.columns),
       .groups = groups,
@@ -102,12 +90,10 @@ TEST_P(Kernels, IntProductsOfEveryTypeShapeAndRowCount) {
     for (const int64_t columns : {block, 3 * block, 10 * block}) {
       const Weights w = int_weights(type, kMaxGroups * kGroupRows - 5, columns, Codes::random, random_);
       const std::vector<float> values = normal(static_cast<size_t>(kMaxTileRows * columns));
-      for (const Bits bits : offered(table_)) {
-        const Activations x(table_, bits, values, columns, padded_columns(type.dtype, columns));
-        for (int m = 1; m <= kMaxTileRows; ++m) {
-          for (int groups = 1; groups <= kMaxGroups; ++groups) {
-            ASSERT_NO_FATAL_FAILURE(check_int(table_, type, w, x, m, groups));
-          }
+      const Activations x(table_, values, columns, padded_columns(type.dtype, columns));
+      for (int m = 1; m <= kMaxTileRows; ++m) {
+        for (int groups = 1; groups <= kMaxGroups; ++groups) {
+          ASSERT_NO_FATAL_FAILURE(check_int(table_, type, w, x, m, groups));
         }
       }
     }
@@ -125,10 +111,8 @@ TEST_P(Kernels, IntProductsAtTheEndsOfTheirRanges) {
     for (const float rest : {1.0f, -1.0f, kLowest, -kLowest}) {
       std::vector<float> values(static_cast<size_t>(kMaxTileRows * columns), rest);
       for (size_t i = 0; i < values.size(); i += kUnitColumns) values[i] = 1;
-      for (const Bits bits : offered(table_)) {
-        const Activations x(table_, bits, values, columns, columns);
-        for (const int m : {1, kMaxTileRows}) ASSERT_NO_FATAL_FAILURE(check_int(table_, type, w, x, m, 1));
-      }
+      const Activations x(table_, values, columns, columns);
+      for (const int m : {1, kMaxTileRows}) ASSERT_NO_FATAL_FAILURE(check_int(table_, type, w, x, m, 1));
     }
   }
 }
@@ -162,7 +146,8 @@ TEST_P(Kernels, FloatProductsOfEveryTypeShapeAndRowCount) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Matmul, Kernels, each_isa(), isa_name);
+// For the tests of all files.
+INSTANTIATE_TEST_SUITE_P(Isas, Kernels, each_isa(), isa_name);
 
 }  // namespace
 }  // namespace nanomind

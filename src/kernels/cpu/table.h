@@ -19,7 +19,8 @@ enum CpuFeature : uint32_t {
   kCpuNeon = 1u << 2,     // AArch64 baseline
   kCpuDotprod = 1u << 3,  // SDOT/UDOT
   kCpuI8mm = 1u << 4,     // SMMLA
-  kCpuAmx = 1u << 5,      // AMX tiles and bf16, with AVX-512 BW and VBMI, and the kernel's permission
+  kCpuAmx = 1u << 5,      // AMX tiles and bf16, with the operating system's permission
+  kCpuAvx512Bf16 = 1u << 6,
 };
 
 // Largest number of activation rows that one matmul call takes.
@@ -73,11 +74,6 @@ struct KernelTable {
   void (*quantize)(const float* x, int64_t n, ActivationUnit* out);
 
   IntMatmul matmul[static_cast<int>(IntWeight::count)];
-
-  // The same with 8-bit activations, for tables where half the work is worth the loss; null elsewhere. quantize8 sets
-  // scale = max|x| / 127 and q = hi; lo is unspecified and the sums are those of q.
-  void (*quantize8)(const float* x, int64_t n, ActivationUnit* out);
-  IntMatmul matmul8[static_cast<int>(IntWeight::count)];
 
   // Products of many rows. Errors as a share of the root of the sum of squared terms, root mean square over results
   // with normal operands: below 5e-4 of `gemm`, below 8e-3 of `gemm_fast`.

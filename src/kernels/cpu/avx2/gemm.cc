@@ -287,7 +287,7 @@ void install(GemmKernels& gemm, FloatWeight type) {
 
 void install_gemm(KernelTable& table) {
   GemmKernels& gemm = table.gemm;
-  gemm.min_columns = 0;
+  gemm.min_width = 0;
   gemm.groups_at_once = kPanelGroups;
   gemm.packed_bytes = packed_bytes;
   gemm.scratch_bytes = scratch_bytes;

@@ -7,8 +7,7 @@
 namespace nanomind::avx512 {
 namespace {
 
-template <int kPlanes>
-constexpr float kCodeMax = kPlanes == 2 ? 127 * 256 : 127;
+constexpr float kCodeMax = 127 * 256;
 
 // 16 codes of 32 bits into the order of kColumnOrder: runs 0, 2, 1, 3, 4, 6, 5, 7 twice.
 [[gnu::always_inline]] inline __m512i reorder(__m512i q) {
@@ -16,36 +15,31 @@ constexpr float kCodeMax = kPlanes == 2 ? 127 * 256 : 127;
 }
 
 // Quantises half a unit and returns the sum of its codes.
-template <int kPlanes>
 [[gnu::always_inline]] inline int32_t quantize_half(__m512 x, __m512 scale, __m512 limit, int8_t* hi, int8_t* lo) {
   __m512 scaled = _mm512_div_ps(x, scale);
   // The second operand wins when the first is NaN.
   scaled = _mm512_max_ps(_mm512_min_ps(scaled, limit), _mm512_sub_ps(_mm512_setzero_ps(), limit));
   const __m512i q = _mm512_cvtps_epi32(scaled);
   const __m512i ordered = reorder(q);
-  __m512i high = ordered;
-  if constexpr (kPlanes == 2) {
-    // q - lo is a multiple of 256; adding 128 first makes the shift round to that.
-    high = _mm512_srai_epi32(_mm512_add_epi32(ordered, _mm512_set1_epi32(128)), 8);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(lo), _mm512_cvtepi32_epi8(ordered));
-  }
+  // q - lo is a multiple of 256; adding 128 first makes the shift round to that.
+  const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(ordered, _mm512_set1_epi32(128)), 8);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(lo), _mm512_cvtepi32_epi8(ordered));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(hi), _mm512_cvtepi32_epi8(high));
   return _mm512_reduce_add_epi32(q);
 }
 
-template <int kPlanes>
 void quantize(const float* x, int64_t n, ActivationUnit* out) {
   for (int64_t c = 0; c < n; c += kUnitColumns, ++out) {
     const __m512 a = _mm512_maskz_loadu_ps(first_lanes(n - c), x + c);
     const __m512 b = _mm512_maskz_loadu_ps(first_lanes(n - c - 16), x + c + 16);
     float max = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
     if (!(max < __FLT_MAX__)) max = __FLT_MAX__;
-    const float scale = max / kCodeMax<kPlanes>;
-    const __m512 limit = _mm512_set1_ps(scale == 0 ? 0.0f : kCodeMax<kPlanes>);
+    const float scale = max / kCodeMax;
+    const __m512 limit = _mm512_set1_ps(scale == 0 ? 0.0f : kCodeMax);
     const __m512 divisor = _mm512_set1_ps(scale == 0 ? 1.0f : scale);
     out->scale = scale;
-    out->sum[0] = quantize_half<kPlanes>(a, divisor, limit, out->hi, out->lo);
-    out->sum[1] = quantize_half<kPlanes>(b, divisor, limit, out->hi + 16, out->lo + 16);
+    out->sum[0] = quantize_half(a, divisor, limit, out->hi, out->lo);
+    out->sum[1] = quantize_half(b, divisor, limit, out->hi + 16, out->lo + 16);
     out->scaled_sum = scale * static_cast<float>(out->sum[0] + out->sum[1]);
   }
 }
@@ -106,8 +100,7 @@ void to_half(const float* x, int64_t n, uint16_t* out) {
 }  // namespace
 
 void install_elementwise(KernelTable& table) {
-  table.quantize = quantize<2>;
-  table.quantize8 = quantize<1>;
+  table.quantize = quantize;
   table.rms_norm = rms_norm;
   table.swiglu = swiglu;
   table.geglu = geglu;

@@ -1,29 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of weights kept as floats: a column of 16 rows is widened once for all activation rows and multiplied by
 // FMA. Few rows leave registers for several row groups, which are several streams of memory and several chains of sums.
-#include "kernels/cpu/avx512/vectors.h"
+#include "kernels/cpu/avx512/formats.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx512 {
 namespace {
-
-struct F32 {
-  using Block = PackedFloat;
-  [[gnu::always_inline]] static __m512 widen(const float* column) { return _mm512_load_ps(column); }
-};
-
-struct F16 {
-  using Block = PackedHalf;
-  [[gnu::always_inline]] static __m512 widen(const uint16_t* column) { return widen_halves(column); }
-};
-
-struct Bf16 {
-  using Block = PackedHalf;
-  [[gnu::always_inline]] static __m512 widen(const uint16_t* column) {
-    const __m256i halves = _mm256_load_si256(reinterpret_cast<const __m256i*>(column));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
-  }
-};
 
 template <typename Format, int kRows, int kGroups>
 [[gnu::noinline]] void tile(const FloatMatmulArgs& a, int first) {
