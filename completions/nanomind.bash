@@ -32,7 +32,7 @@ _nanomind() {
     list | doctor | show) options="--json" ;;
     tokenize) options="--json --special --no-bos" ;;
     perplexity) options="--ctx --chunks --step --logits --json $engine" ;;
-    bench) options="-p --prefill -n --decode -r --repetitions --json $engine" ;;
+    bench) options="-p --prefill -n --decode -r --repetitions --isas --json $engine" ;;
     help) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current"); return ;;
   esac
   if [[ $current == -* ]]; then

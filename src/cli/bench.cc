@@ -27,12 +27,19 @@ struct BenchFlags {
   int64_t decode = 64;
   int repetitions = 5;
   bool json = false;
+  bool isas = false;
   EngineFlags engine;
 };
 
 struct Measurements {
   std::vector<double> prefill_tok_s, decode_tok_s, read_gb_s, gemm_tflops;
+  std::vector<std::pair<std::string, double>> isa_tflops;  // peak of each instruction set, where asked for
   double peak_rss_mb = 0;
+};
+
+// A speed as a share of its limit: medians of both, and the best of both.
+struct Share {
+  double median = 0, best = 0;
 };
 
 double median(std::vector<double> values) {
@@ -41,6 +48,18 @@ double median(std::vector<double> values) {
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
+
+double best(const std::vector<double>& values) { return values.empty() ? 0 : std::ranges::max(values); }
+
+// `unit` turns tokens per second into the unit of the limits.
+Share share_of(const std::vector<double>& tok_s, double unit, const std::vector<double>& limits) {
+  if (best(limits) <= 0) return {};
+  return {.median = median(tok_s) * unit / median(limits), .best = best(tok_s) * unit / best(limits)};
+}
+
+double gigabytes(const EngineInfo& info) { return static_cast<double>(info.decode_bytes) / 1e9; }
+// A prompt's token takes two operations per weight: a product and a sum.
+double teraflops(const EngineInfo& info) { return 2 * static_cast<double>(info.prompt_products) / 1e12; }
 
 // High-water mark of this process's memory, MB (10^6).
 double peak_rss_mb() {
@@ -105,46 +124,67 @@ Result<Measurements> measure(const Context& context, const BenchFlags& flags, En
     results.decode_tok_s.push_back(TRY(decode_once(engine, flags.decode, random)));
   }
   context.console.end_progress();
+  if (flags.isas) {
+    for (const std::string& isa : cpu_isas()) {
+      const auto other = TRY(open_device("cpu", {.threads = std::max(1, info.threads), .isa = isa}));
+      double peak = 0;
+      for (int probe = 0; probe < kProbesPerTurn; ++probe) peak = std::max(peak, other->measure_peak() / 1e12);
+      results.isa_tflops.emplace_back(isa, peak);
+    }
+  }
   return results;
+}
+
+nlohmann::ordered_json to_json(int64_t tokens, int threads, const std::vector<double>& tok_s, Share share) {
+  return {{"tokens", tokens},      {"tok_s", median(tok_s)},      {"tok_s_best", best(tok_s)},
+          {"share", share.median}, {"share_of_best", share.best}, {"threads", threads},
+          {"tok_s_all", tok_s}};
 }
 
 nlohmann::ordered_json to_json(const BenchFlags& flags, const LocatedModel& model, const EngineInfo& info,
                                const Measurements& results) {
-  const double decode = median(results.decode_tok_s);
-  return {{"model", model.name},
-          {"threads", info.threads},
-          {"isa", info.isa},
-          {"prefill",
-           {{"tokens", flags.prefill}, {"tok_s", median(results.prefill_tok_s)}, {"tok_s_all", results.prefill_tok_s}}},
-          {"decode",
-           {{"tokens", flags.decode},
-            {"tok_s", decode},
-            {"gb_s", decode * static_cast<double>(info.decode_bytes) / 1e9},
-            {"tok_s_all", results.decode_tok_s}}},
-          {"limit",
-           {{"read_gb_s", median(results.read_gb_s)},
-            {"gemm_tflops", median(results.gemm_tflops)},
-            {"read_gb_s_all", results.read_gb_s},
-            {"gemm_tflops_all", results.gemm_tflops}}},
-          {"peak_rss_mb", results.peak_rss_mb},
-          {"load_ms", info.load_ms}};
+  const Share prefill = share_of(results.prefill_tok_s, teraflops(info), results.gemm_tflops);
+  const Share decode = share_of(results.decode_tok_s, gigabytes(info), results.read_gb_s);
+  nlohmann::ordered_json json = {
+      {"model", model.name},
+      {"threads", info.threads},
+      {"isa", info.isa},
+      {"prefill", to_json(flags.prefill, info.prefill_threads, results.prefill_tok_s, prefill)},
+      {"decode", to_json(flags.decode, info.decode_threads, results.decode_tok_s, decode)},
+      {"limit",
+       {{"read_gb_s", median(results.read_gb_s)},
+        {"gemm_tflops", median(results.gemm_tflops)},
+        {"read_gb_s_all", results.read_gb_s},
+        {"gemm_tflops_all", results.gemm_tflops}}},
+      {"peak_rss_mb", results.peak_rss_mb},
+      {"load_ms", info.load_ms}};
+  json["decode"]["gb_s"] = median(results.decode_tok_s) * gigabytes(info);
+  for (const auto& [isa, tflops] : results.isa_tflops) json["limit"]["gemm_tflops_by_isa"][isa] = tflops;
+  return json;
 }
 
-// The same for people. Prefill does two operations per weight that decode reads and token.
+// The same for people.
 std::string to_text(const BenchFlags& flags, const LocatedModel& model, const EngineInfo& info,
                     const Measurements& results) {
-  const double decode = median(results.decode_tok_s), read = median(results.read_gb_s);
-  const double gb_s = decode * static_cast<double>(info.decode_bytes) / 1e9;
-  const double prefill = median(results.prefill_tok_s), peak = median(results.gemm_tflops);
-  const double tflops = prefill * 2 * static_cast<double>(info.prompt_products) / 1e12;
-  return fmt::format(
-      "model    {}, {}, {} thread{}\n"
-      "prefill  {:8.1f} tok/s   {} tokens, median of {}; {:.2f} Tflop/s, {:.0f} % of the {:.2f} in byte products\n"
-      "decode   {:8.1f} tok/s   {} tokens; {:.1f} GB/s, {:.0f} % of the {:.1f} GB/s that this machine reads\n"
+  const double prefill = median(results.prefill_tok_s), decode = median(results.decode_tok_s);
+  const Share prefill_share = share_of(results.prefill_tok_s, teraflops(info), results.gemm_tflops);
+  const Share decode_share = share_of(results.decode_tok_s, gigabytes(info), results.read_gb_s);
+  std::string text = fmt::format(
+      "model    {}, {}\n"
+      "threads  {:8} for answers, {} for prompts: {}\n"
+      "prefill  {:8.1f} tok/s   {} tokens, median of {} (best {:.1f}); {:.2f} Tflop/s, {:.0f} % of {:.2f} in byte "
+      "products (best {:.0f} %)\n"
+      "decode   {:8.1f} tok/s   {} tokens (best {:.1f}); {:.1f} GB/s, {:.0f} % of the {:.1f} GB/s that this machine "
+      "reads (best {:.0f} %)\n"
       "memory   {:8.1f} MB at most; loaded in {:.0f} ms\n",
-      model.name, info.isa, info.threads, info.threads == 1 ? "" : "s", prefill, flags.prefill, flags.repetitions,
-      tflops, peak > 0 ? tflops / peak * 100 : 0, peak, decode, flags.decode, gb_s, read > 0 ? gb_s / read * 100 : 0,
-      read, results.peak_rss_mb, info.load_ms);
+      model.name, info.isa, info.decode_threads, info.prefill_threads, info.threads_reason, prefill, flags.prefill,
+      flags.repetitions, best(results.prefill_tok_s), prefill * teraflops(info), prefill_share.median * 100,
+      median(results.gemm_tflops), prefill_share.best * 100, decode, flags.decode, best(results.decode_tok_s),
+      decode * gigabytes(info), decode_share.median * 100, median(results.read_gb_s), decode_share.best * 100,
+      results.peak_rss_mb, info.load_ms);
+  for (const auto& [isa, tflops] : results.isa_tflops)
+    text += fmt::format("peak     {:8.2f} Tflop/s {}\n", tflops, isa);
+  return text;
 }
 
 Result<void> run(const Context& context, BenchFlags& flags) {
@@ -176,6 +216,7 @@ void add_bench(CLI::App& app, Context& context, Action& action) {
   command->add_option("-r,--repetitions", flags->repetitions, "turns, of which medians are taken (default: 5)")
       ->check(CLI::Range(1, 1000))
       ->option_text("REPS");
+  command->add_flag("--isas", flags->isas, "also print the peak of each instruction set that runs here");
   command->add_flag("--json", flags->json, "print one JSON object");
   add_engine_options(*command, flags->engine, context.settings, ContextOption::fixed);
   command->callback([&context, &action, flags] { action = [&context, flags] { return run(context, *flags); }; });

@@ -33,8 +33,7 @@ struct Finding {
   std::string text;
 };
 
-// Names that kernel tables may have, and processor flags that matter for them.
-constexpr std::array kIsas = {"scalar", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"};
+// Processor flags that matter for kernels.
 constexpr std::array kCpuFlags = {"avx2",     "fma",      "f16c",  "avx512f", "avx512_vnni", "avx512_bf16",
                                   "amx_int8", "amx_bf16", "asimd", "asimddp", "i8mm",        "sve"};
 
@@ -66,10 +65,6 @@ Finding check_processor() {
 
 Finding check_kernels(const Context& context) {
   const Settings& settings = context.settings;
-  std::vector<std::string> runnable;
-  for (const char* isa : kIsas) {
-    if (open_device("cpu", {.threads = 1, .isa = isa})) runnable.emplace_back(isa);
-  }
   const auto device = open_device(settings.device, {.threads = settings.threads,
                                                     .decode_threads = settings.decode_threads,
                                                     .prefill_threads = settings.prefill_threads,
@@ -77,8 +72,8 @@ Finding check_kernels(const Context& context) {
                                                     .isa = settings.isa});
   if (!device) return {"kernels", Verdict::problem, device.error().message};
   return {"kernels", Verdict::good,
-          fmt::format("{} run here; {} will be used ({}; threads {})", fmt::join(runnable, ", "), (*device)->info().isa,
-                      (*device)->info().description, (*device)->info().threads_reason)};
+          fmt::format("{} run here; {} will be used ({}; threads {})", fmt::join(cpu_isas(), ", "),
+                      (*device)->info().isa, (*device)->info().description, (*device)->info().threads_reason)};
 }
 
 Finding check_memory() {

@@ -6,6 +6,7 @@
 
 #include "device/cpu/cpu_device.h"
 #include "device/sim/sim_device.h"
+#include "kernels/cpu/select.h"
 
 namespace nanomind {
 namespace {
@@ -31,6 +32,8 @@ std::vector<std::string> device_names() {
   for (const Entry& entry : kDevices) names.emplace_back(entry.name);
   return names;
 }
+
+std::vector<std::string> cpu_isas() { return runnable_isas(); }
 
 Result<std::unique_ptr<Device>> open_device(std::string_view name, const DeviceOptions& options) {
   for (const Entry& entry : kDevices) {

@@ -185,7 +185,7 @@ Calibration calibrate(const KernelTable& kernels, const CpuTopology& topology, c
   const std::string machine = machine_text(kernels, topology);
   const fs::path path = kept_file(folder, machine);
   if (const auto kept = parse(read_file(path), machine, all)) {
-    return {.threads = *kept, .reason = "as measured once; " + path.string() + " has it"};
+    return {.threads = *kept, .reason = "measured once, kept in " + path.string()};
   }
 
   ThreadPool pool(all, thread_places(topology, all));
@@ -196,11 +196,11 @@ Calibration calibrate(const KernelTable& kernels, const CpuTopology& topology, c
   const int prefill =
       fewest_sufficient(measure_rates(watch, counts, [&](int64_t) { (void)kernels.peak(kPeakRounds); }));
   const ThreadCounts measured{decode, prefill};
-  if (!watch.undisturbed()) return {.threads = measured, .reason = "as measured now, while other programs were busy"};
+  if (!watch.undisturbed()) return {.threads = measured, .reason = "measured now, while other programs were busy, and not kept"};
   if (const auto kept = keep(path, to_text(machine, measured)); !kept) {
-    return {.threads = measured, .reason = "as measured now, as at every start: " + kept.error().message};
+    return {.threads = measured, .reason = "measured now, and at every start: " + kept.error().message};
   }
-  return {.threads = measured, .reason = "as measured now, and kept in " + path.string()};
+  return {.threads = measured, .reason = "measured now, kept in " + path.string()};
 }
 
 }  // namespace nanomind::cpu
