@@ -10,13 +10,14 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # Its AVX-512 intrinsics start from values that are undefined on purpose, and it warns about each use.
   list(APPEND NANOMIND_FLAGS_avx512 -Wno-uninitialized -Wno-maybe-uninitialized)
 endif()
+set(NANOMIND_FLAGS_amx ${NANOMIND_FLAGS_avx512} -mavx512bf16)  # tile instructions are written in assembly
 set(NANOMIND_FLAGS_neon -O3 -mtune=cortex-a76)
 set(NANOMIND_FLAGS_dotprod -O3 -march=armv8.2-a+dotprod -mtune=cortex-a76)
 set(NANOMIND_FLAGS_i8mm -O3 -march=armv8.2-a+dotprod+i8mm -mtune=cortex-a76)
 
 if(NANOMIND_SANITIZE)
   # Unrolled kernels have thousands of loads; a check of each pointer besides the address sanitizer's takes compilers minutes.
-  foreach(isa avx2 avx512)
+  foreach(isa avx2 avx512 amx)
     list(APPEND NANOMIND_FLAGS_${isa} -fno-sanitize=alignment,null,pointer-overflow,object-size,bounds)
   endforeach()
 endif()

@@ -34,7 +34,7 @@ AlignedBytes pack(const GemmKernels& kernels, const std::vector<float>& x, int64
   constexpr int64_t kPiece = 2048;
   const size_t size = kernels.packed_bytes(rows, columns);
   AlignedBytes packed = aligned_bytes(size);
-  std::memset(packed.get(), 0x7F, size);
+  std::memset(packed.get(), 0xFF, size);
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t begin = 0; begin < columns; begin += kPiece) {
       const int64_t n = std::min(kPiece, columns - begin);
@@ -67,7 +67,7 @@ class Errors {
 void check(const GemmKernels& kernels, Gemm gemm, const Weights& w, const std::vector<float>& x, int64_t rows,
            int groups, const Tolerance& tolerance) {
   SCOPED_TRACE(testing::Message() << rows << " rows, " << groups << " groups, " << w.columns << " columns");
-  const int64_t columns = w.columns, out_stride = kMaxGroups * kGroupRows + 3;
+  const int64_t columns = w.columns, out_stride = (w.groups() + 1) * kGroupRows + 3;
   const AlignedBytes packed = pack(kernels, x, rows, columns);
   const AlignedBytes scratch = aligned_bytes(kernels.scratch_bytes(columns));
   std::vector<float> out(static_cast<size_t>(out_stride * (rows + 1)), kUntouched);
@@ -141,6 +141,25 @@ TEST_P(Kernels, GemmOfFloatWeightsOfEveryShape) {
           if (columns > 1000 && rows % 16 != 1) continue;
           ASSERT_NO_FATAL_FAILURE(check(kernels, gemm, w, x, rows, kMaxGroups, kind.tolerance));
         }
+      }
+    }
+  }
+}
+
+// More row groups and columns than a kernel unpacks at once, and several blocks of activation rows.
+TEST_P(Kernels, GemmOfManyGroups) {
+  for (const Kind& kind : kKinds) {
+    const GemmKernels& kernels = table_.*kind.kernels;
+    if (kernels.packed_bytes == nullptr) continue;
+    const IntType& type = kIntTypes[static_cast<int>(IntWeight::q4_k)];
+    const int64_t columns = 4352;
+    const Weights w = int_weights(type, 19 * kGroupRows - 5, columns, Codes::random, random_);
+    const std::vector<float> x = normal(static_cast<size_t>(kMaxRows * columns));
+    const Gemm gemm = kernels.multiply[static_cast<int>(type.weight)];
+    for (const int64_t rows : {int64_t{7}, int64_t{40}, kMaxRows}) {
+      for (const int groups : {10, 17, 19}) {
+        SCOPED_TRACE(kind.name);
+        ASSERT_NO_FATAL_FAILURE(check(kernels, gemm, w, x, rows, groups, kind.tolerance));
       }
     }
   }

@@ -34,6 +34,11 @@ void install_elementwise(KernelTable& table);
 void install_peak(KernelTable& table);
 }  // namespace avx512
 
+namespace amx {
+void install_gemm(KernelTable& table);
+void install_peak(KernelTable& table);
+}  // namespace amx
+
 namespace neon {
 void install_int_matmul(KernelTable& table);
 void install_float_matmul(KernelTable& table);

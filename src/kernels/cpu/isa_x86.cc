@@ -33,6 +33,11 @@ constexpr Isa kIsas[] = {
        avx512::install_elementwise(table);
        avx512::install_peak(table);
      }},
+    {"amx", kCpuAvx2 | kCpuAvx512 | kCpuAvx512Bf16 | kCpuAmx,
+     [](KernelTable& table) {
+       amx::install_gemm(table);
+       amx::install_peak(table);
+     }},
 };
 
 }  // namespace

@@ -5,8 +5,7 @@
 
 namespace nanomind {
 
-std::vector<std::string> runnable_isas() {
-  const uint32_t features = detect_cpu_features();
+std::vector<std::string> runnable_isas(uint32_t features) {
   std::vector<std::string> names;
   for (const Isa& isa : isas()) {
     if ((isa.needs & ~features) == 0) names.emplace_back(isa.name);
@@ -14,8 +13,7 @@ std::vector<std::string> runnable_isas() {
   return names;
 }
 
-Result<KernelTable> select_kernels(std::string_view name) {
-  const uint32_t features = detect_cpu_features();
+Result<KernelTable> select_kernels(std::string_view name, uint32_t features) {
   KernelTable table{};
   for (const Isa& isa : isas()) {
     if ((isa.needs & ~features) != 0) continue;
@@ -27,7 +25,7 @@ Result<KernelTable> select_kernels(std::string_view name) {
   if (name.empty()) return table;
 
   std::string choices;
-  for (const std::string& choice : runnable_isas()) choices += (choices.empty() ? "" : ", ") + choice;
+  for (const std::string& choice : runnable_isas(features)) choices += (choices.empty() ? "" : ", ") + choice;
   return fail(ErrorCode::unsupported,
               "This CPU cannot run kernels for '" + std::string(name) + "'. Choose one of: " + choices + ".");
 }

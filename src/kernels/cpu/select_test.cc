@@ -44,10 +44,21 @@ TEST(SelectKernels, UnknownNameListsTheChoices) {
   for (const std::string& name : runnable_isas()) EXPECT_THAT(table.error().message, testing::HasSubstr(name));
 }
 
-TEST(SelectKernels, WiderIsasOverrideTheIntegerProduct) {
+TEST(SelectKernels, WiderIsasOverrideProducts) {
   const std::vector<std::string> names = runnable_isas();
   for (size_t i = 1; i < names.size(); ++i) {
-    EXPECT_NE(select_kernels(names[i])->matmul[0], select_kernels(names[i - 1])->matmul[0]) << names[i];
+    const KernelTable wide = *select_kernels(names[i]), narrow = *select_kernels(names[i - 1]);
+    EXPECT_TRUE(wide.matmul[0] != narrow.matmul[0] || wide.gemm_fast.multiply[0] != narrow.gemm_fast.multiply[0])
+        << names[i];
+  }
+}
+
+TEST(SelectKernels, IsasNeedAllTheirFeatures) {
+  for (const Isa& isa : isas()) {
+    EXPECT_STREQ(select_kernels(isa.name, isa.needs)->name, isa.name);
+    for (uint32_t bit = 1; bit != 0; bit <<= 1) {
+      EXPECT_EQ(select_kernels(isa.name, ~bit).has_value(), (isa.needs & bit) == 0) << isa.name << ", " << bit;
+    }
   }
 }
 

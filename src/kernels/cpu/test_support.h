@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the kernel tests: every test runs once for each ISA that this CPU can run.
+// Shared by the kernel tests: every test runs once for each ISA that this CPU can run or tests emulate.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 
 #include "kernels/cpu/select.h"
 #include "kernels/cpu/table.h"
+#include "kernels/cpu/test_features.h"
 
 namespace nanomind {
 
@@ -20,7 +21,7 @@ namespace nanomind {
 class Kernels : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const Result<KernelTable> table = select_kernels(GetParam());
+    const Result<KernelTable> table = select_kernels(GetParam(), testable_features());
     ASSERT_TRUE(table.has_value()) << table.error().message;
     table_ = *table;
     ASSERT_EQ(table_.name, GetParam());
@@ -37,7 +38,7 @@ class Kernels : public testing::TestWithParam<std::string> {
   }
 };
 
-inline auto each_isa() { return testing::ValuesIn(runnable_isas()); }
+inline auto each_isa() { return testing::ValuesIn(runnable_isas(testable_features())); }
 inline std::string isa_name(const testing::TestParamInfo<std::string>& info) { return info.param; }
 
 // Bytes aligned as packed weights are.
