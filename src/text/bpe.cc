@@ -20,6 +20,8 @@ namespace {
 
 constexpr TokenId kNoToken = -1;
 
+using Ids = std::unordered_map<std::string_view, TokenId>;
+
 // GPT-2 spells each byte as one printable character: visible Latin-1 as itself, the other 68 bytes as U+0100 and up.
 class ByteAlphabet {
  public:
@@ -104,8 +106,6 @@ class MergeTable {
   int shift_;
 };
 
-using Ids = std::unordered_map<std::string_view, TokenId>;
-
 Result<MergeTable> read_merges(const Vocabulary& vocabulary, const Ids& ids) {
   MergeTable table(vocabulary.merges.size());
   std::string joined;
@@ -145,12 +145,21 @@ class BpeTokenizer final : public VocabularyTokenizer {
       : VocabularyTokenizer(std::move(vocabulary), std::move(bytes)),
         byte_tokens_(byte_tokens),
         merges_(std::move(merges)),
-        pre_tokenizer_(std::move(pre_tokenizer)) {}
+        pre_tokenizer_(std::move(pre_tokenizer)) {
+    if (!pre_tokenizer_.takes_whole_words()) return;
+    for (TokenId id = 0; id < vocabulary_size(); ++id) {
+      if (this->vocabulary().types[id] == TokenType::normal) whole_words_.try_emplace(this->bytes(id), id);
+    }
+  }
 
  private:
   void encode_text(std::string_view text, Place, std::vector<TokenId>& ids) const override {
     std::vector<Symbol> symbols;
     for (const std::string_view word : pre_tokenizer_.split(text)) {
+      if (const auto whole = whole_words_.find(word); whole != whole_words_.end()) {
+        ids.push_back(whole->second);
+        continue;
+      }
       symbols.clear();
       for (size_t i = 0; i < word.size(); ++i) {
         const TokenId id = byte_tokens_[static_cast<uint8_t>(word[i])];
@@ -167,6 +176,7 @@ class BpeTokenizer final : public VocabularyTokenizer {
   std::array<TokenId, 256> byte_tokens_;
   MergeTable merges_;
   PreTokenizer pre_tokenizer_;
+  Ids whole_words_;  // by their bytes; empty unless the rule asks for it
 };
 
 }  // namespace

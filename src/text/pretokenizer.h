@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts text into the words that byte-level BPE never merges across, by the regular expression that a model was trained
-// with (PCRE2, just-in-time compiled). Every byte of the text lands in exactly one word.
+// Cuts text into the words that byte-level BPE never merges across, by the regular expressions that a model was trained
+// with (PCRE2, just-in-time compiled; pretokenizer_rules.h has them). Every byte of the text lands in exactly one word.
 #pragma once
 
 #include <memory>
@@ -19,6 +19,9 @@ class PreTokenizer {
   PreTokenizer(PreTokenizer&&) noexcept;
   PreTokenizer& operator=(PreTokenizer&&) noexcept;
   ~PreTokenizer();
+
+  // Whether a word that is a token as a whole is that token, whatever the merges say.
+  bool takes_whole_words() const;
 
   // The words of `text`, in order, as views into it; bytes that are not UTF-8 are words of their own. Linear time.
   // Thread-safe.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/data/tokenizer_corpus.txt: about 2,000 texts that tokenizers get wrong. Deterministic.
+"""Writes tests/data/tokenizer_corpus.txt: about 2,400 texts that tokenizers get wrong. Deterministic.
 
 One text per line; backslash, control characters and bytes that are not UTF-8 are written \\\\ and \\xHH (see escape.py).
 All sentences were written for this project.
@@ -71,6 +71,31 @@ def mixtures(rng, count):
         yield "".join(parts)
 
 
+def rule_cases(rng, count):
+    """What the expressions of different models cut differently: cases of letters, digits, marks, Han, Kana, Hangul, spaces."""
+    yield from (
+        "12a", "1234a 1234567b", "1234567", "x1234567.1234567", "½123", "123½12", "12½1234", "١٢٣٤٥٦٧ ١٢٣٤a", "123_456", "1234é", "1234e\u0301",
+        "Ⅷ123", "〇一二12345", "camelCaseHTTPServer2x XMLHttpRequest's iOS'll", "ABCdef ABC'S abc'LL ΑΒΓδεζ ЖЗИклм ǅabc ǅǅA", "ʰʱaʰ Aʰ ʰA",
+        "a b c d e", " a  b c", "한 국 어 x y", "é t e\u0301 a", "e\u0301 \u0301e \u0301\u0301 1\u0301 .\u0301a", "नमस्ते दुनिया", "நிறைய",
+        "a中文b 中a文1 中。文", "々〻中〆", "ひらがなカタカナ漢字ー｡", "ㄅㄆㄇ ㄱㄴㄷ 한글。", "！…“”‘’—：；，、。", "\u2e80\u2f00\u3021中", "『引用』（括弧）",
+        "//path/to//x\n/\n//\r\n/", "!\n/!\n\n x", "...a ...A $a #define @user -x _y `z {w", "$a+b<c=d>e^f~g|h", "aʼb ‘a’ “b”", "(a|b) .c, d! e? f… g۔ h، i।",
+        "<sentinel:12>IMGIMGABCDZ IMGIMGABCDEZ IMGIMGZ", "\x01a\x02\x03 b \x00\x00", "a\u200db\u200c", "\ue000\ue001a", "𝟘𝟙𝟚𝟛𝟜 𝐀𝐁𝐂𝐝𝐞",
+        "Ⓐⓑ12Ⓒ", "123Ⓐ", "12‿3", "12 345 6789 01234 567890 1234567 89012345",
+    )
+    for n in (31, 63, 127, 255, 511, 512, 513, 1023, 1100):
+        yield " " * n
+        yield " " * n + "x"
+        yield "\t" * n + "7"
+    for n in range(1, 14):
+        yield "7" * n
+        yield "7" * n + "x"
+        yield "a" + "7" * n + ".5"
+    pieces = ["a", "B", "é", "Ж", "ж", "ʰ", "\u0301", "\u093f", "中", "あ", "ア", "한", "ก", "1", "٣", "½", "Ⅷ", "_", "-", "'", "'s", "'LL", "$", "。", "/", " ",
+              "  ", "\n", "\r\n", "\t", "\u00a0", "\x01", "\u200d", "😀"]
+    for _ in range(count):
+        yield "".join(rng.choice(pieces) for _ in range(rng.randint(3, 24)))
+
+
 def not_utf8(rng, count):
     for _ in range(count):
         data = bytearray(rng.choice(SENTENCES).encode())
@@ -83,6 +108,7 @@ def not_utf8(rng, count):
 def main():
     rng = random.Random(20240506)
     texts = [t.encode() for t in single_cases()] + [t.encode() for t in mixtures(rng, 1000)] + list(not_utf8(rng, 60))
+    texts += [t.encode() for t in rule_cases(rng, 250)]
     with open(sys.argv[1], "w", encoding="utf-8", newline="\n") as out:
         out.writelines(escape(text) + "\n" for text in texts)
 
