@@ -37,6 +37,7 @@ struct SequenceRows {
   std::span<const int32_t> blocks;
   int64_t past = 0;
   int64_t rows = 0;
+  int32_t state = 0;  // slot of Step::states; its content counts as zero when past is 0
 };
 inline constexpr int64_t kKvBlockTokens = 64;
 
@@ -46,6 +47,7 @@ struct Step {
   std::span<const SequenceRows> sequences;  // their rows add up to T, in order
   std::span<const int32_t> outputs;         // [R] rows (0..T-1) whose result is wanted; may be empty
   Buffer* kv_cache = nullptr;               // whole blocks of Executable::kv_block_bytes
+  Buffer* states = nullptr;                 // whole slots of Executable::state_bytes; null where those are 0
 };
 
 // Rows of floats that belong to the executable and live until its next run.
@@ -65,6 +67,8 @@ class Executable {
   virtual Result<OutputRows> run(const Step& step) = 0;
   // Bytes of one cache block over all layers.
   virtual size_t kv_block_bytes() const = 0;
+  // Bytes of what recurrent operations keep of one sequence; 0 for models without. To keep a state, copy a slot.
+  virtual size_t state_bytes() const { return 0; }
   // Bytes that were allocated for activations.
   virtual size_t activation_bytes() const = 0;
 };

@@ -19,15 +19,20 @@
 namespace nanomind {
 namespace {
 
-constexpr int64_t kVocabulary = 70, kWidth = 256, kHidden = 512, kHeads = 6, kKvHeads = 2, kHeadDim = 32, kWindow = 37;
+constexpr int64_t kVocabulary = 70, kWidth = 256, kHidden = 512, kHeads = 6, kKvHeads = 2, kHeadDim = 32, kWindow = 37,
+                  kExpertHidden = 96;
 
-// A two-layer decoder with everything: biases, normed heads, both pairings, a window, both activations, a tied head.
+// Feed-forward of a row in SmallModel: one for all rows, or a mixture of experts with a shared one.
+enum class FeedForward : uint8_t { dense, softmax_experts, sigmoid_experts };
+
+// A two-layer decoder with everything: biases, normed heads, both pairings, a window, both activations, caps, scaled
+// residuals, a tied head.
 class SmallModel {
  public:
-  explicit SmallModel(DType dtype) : random_(17) {
+  explicit SmallModel(DType dtype, FeedForward kind = FeedForward::dense) : random_(17) {
     const Weight table = matrix(dtype, kVocabulary, kWidth);
     const int ropes[] = {rec_.rope_table({RopePairs::halves, frequencies(16)}),
-                         rec_.rope_table({RopePairs::adjacent, frequencies(12)})};
+                         rec_.rope_table({RopePairs::adjacent, frequencies(12), 1.2F})};
     Value x = rec_.embed(table, 1.5F);
     for (int i = 0; i < 2; ++i) {
       const Value h = rec_.rms_norm(x, vector(kWidth), 1e-5F);
@@ -41,16 +46,20 @@ class SmallModel {
                                           .layer = rec_.kv_layer({kKvHeads, kHeadDim}),
                                           .heads = kHeads,
                                           .window = i == 0 ? 0 : kWindow,
-                                          .scale = 0.2F});
+                                          .scale = 0.2F,
+                                          .cap = i == 0 ? 0.0F : 1.5F});
       // The heads' width is no multiple of 256, so this one is never a K type.
       x = rec_.add(x, rec_.matmul(mixed, matrix(DType::q8_0, kWidth, kHeads * kHeadDim)));
       const Value g = rec_.rms_norm(x, vector(kWidth), 1e-5F);
-      const Value gated =
-          rec_.gated(rec_.matmul(g, matrix(dtype, kHidden, kWidth)), rec_.matmul(g, matrix(dtype, kHidden, kWidth)),
-                     i == 0 ? Activation::silu : Activation::gelu_tanh);
-      x = rec_.add(x, rec_.matmul(gated, matrix(dtype, kWidth, kHidden)));
+      const Activation activation = i == 0 ? Activation::silu : Activation::gelu_tanh;
+      if (kind != FeedForward::dense) x = rec_.add(x, mixture(dtype, kind, activation, g));
+      const Value gated = rec_.gated(rec_.matmul(g, matrix(dtype, kHidden, kWidth)),
+                                     rec_.matmul(g, matrix(dtype, kHidden, kWidth)), activation);
+      const Value y = rec_.matmul(gated, matrix(dtype, kWidth, kHidden));
+      x = rec_.add(x, kind == FeedForward::dense ? y : rec_.sigmoid_gate(y, g, vector(kWidth)), 0.7F);
     }
     const Value logits = rec_.matmul(rec_.rms_norm(rec_.select_outputs(x), vector(kWidth), 1e-5F), table);
+    rec_.scale(logits, 0.8F, 3.0F);
     program = std::move(rec_).finish(logits);
     for (size_t i = 0; i < packed_.size(); ++i) views.emplace_back(packed_[i].data()->bytes, sizes_[i]);
   }
@@ -60,12 +69,30 @@ class SmallModel {
   std::vector<std::vector<float>> floats;
 
  private:
-  Weight matrix(DType dtype, int64_t rows, int64_t columns) {
+  // Six experts, of which a row uses two or three; the matrices of the last dimension are of another type.
+  Value mixture(DType dtype, FeedForward kind, Activation activation, Value x) {
+    constexpr int64_t kExperts = 6;
+    const bool sigmoid = kind == FeedForward::sigmoid_experts;
+    return rec_.experts(
+        {.x = x,
+         .logits = rec_.matmul(x, matrix(DType::f32, kExperts, kWidth)),
+         .gate = matrix(dtype, kExperts * kExpertHidden, kWidth, {kExperts, kExpertHidden, kWidth}),
+         .up = matrix(DType::f16, kExperts * kExpertHidden, kWidth, {kExperts, kExpertHidden, kWidth}),
+         .down = matrix(DType::q8_0, kExperts * kWidth, kExpertHidden, {kExperts, kWidth, kExpertHidden}),
+         .selection_bias = sigmoid ? vector(kExperts) : Weight(),
+         .routing = {.used = sigmoid ? 3 : 2,
+                     .score = sigmoid ? RouterScore::sigmoid : RouterScore::softmax,
+                     .normalise = sigmoid,
+                     .scale = sigmoid ? 1.5F : 1.0F},
+         .activation = activation});
+  }
+  Weight matrix(DType dtype, int64_t rows, int64_t columns) { return matrix(dtype, rows, columns, {rows, columns}); }
+  Weight matrix(DType dtype, int64_t rows, int64_t columns, const Shape& shape) {
     const auto gguf = random_.gguf(dtype, rows, columns, 0.15F);
     packed_.push_back(testing::pack(dtype, gguf, rows, columns));
     sizes_.push_back(packed_bytes(dtype, rows, columns));
     floats.push_back(testing::dequantize(dtype, gguf, rows, columns));
-    return rec_.weight({"m", dtype, {rows, columns}});
+    return rec_.weight({"m", dtype, shape});
   }
   Weight vector(int64_t n) {
     floats.push_back(random_.floats(n, 1.0F));
@@ -104,9 +131,9 @@ void expect_close(std::span<const float> actual, std::span<const float> expected
   EXPECT_LT(std::sqrt(error / size), 5e-3);
 }
 
-class DeviceTest : public ::testing::TestWithParam<std::tuple<std::string, DType>> {
+class DeviceTest : public ::testing::TestWithParam<std::tuple<std::string, DType, FeedForward>> {
  protected:
-  DeviceTest() : model_(std::get<1>(GetParam())) {
+  DeviceTest() : model_(std::get<1>(GetParam()), std::get<2>(GetParam())) {
     device_ = std::move(*open_device("cpu", {.threads = 2, .isa = std::get<0>(GetParam())}));
     executable_ = std::move(*device_->compile(
         model_.program,
@@ -161,19 +188,27 @@ TEST_P(DeviceTest, SequencesOfOneStepDoNotSeeEachOther) {
   expect_close(out.row(1), reference::Interpreter(model_.program, model_.floats).run(b, last_b));
 }
 
-std::vector<std::tuple<std::string, DType>> cases() {
-  std::vector<std::tuple<std::string, DType>> all;
+std::vector<std::tuple<std::string, DType, FeedForward>> cases() {
+  std::vector<std::tuple<std::string, DType, FeedForward>> all;
   for (const std::string& isa : runnable_isas()) {
     for (DType t : {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q8_0,
                     DType::q4_k, DType::q6_k}) {
-      all.emplace_back(isa, t);
+      all.emplace_back(isa, t, FeedForward::dense);
+    }
+    for (DType t : {DType::f32, DType::q4_k}) {
+      all.emplace_back(isa, t, FeedForward::softmax_experts);
+      all.emplace_back(isa, t, FeedForward::sigmoid_experts);
     }
   }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Types, DeviceTest, ::testing::ValuesIn(cases()), [](const auto& test) {
-  return std::get<0>(test.param) + "_" + std::string(traits(std::get<1>(test.param)).name);
-});
+std::string case_name(const ::testing::TestParamInfo<DeviceTest::ParamType>& test) {
+  const auto& [isa, dtype, kind] = test.param;
+  const std::string name = isa + "_" + std::string(traits(dtype).name);
+  if (kind == FeedForward::dense) return name;
+  return name + (kind == FeedForward::softmax_experts ? "_softmax_experts" : "_sigmoid_experts");
+}
+INSTANTIATE_TEST_SUITE_P(Types, DeviceTest, ::testing::ValuesIn(cases()), case_name);
 
 // A norm that is wide enough for 8 bits, and a product of it.
 TEST(Device, FastPromptsLoseLittleAndOnlyInStepsOfManyTokens) {

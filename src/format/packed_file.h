@@ -48,7 +48,7 @@ struct PackOptions {
   PackedStorage storage = PackedStorage::side_file;
 };
 
-// All matrices of a model (every tensor of rank 2 whose type we can run). Read-only, so any thread may use it. The
+// All matrices of a model (as plan_entries finds them). Read-only, so any thread may use it. The
 // bytes live as long as this object or a copy of it; copies share them.
 class PackedWeights {
  public:

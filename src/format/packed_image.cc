@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tensor/packed.h"
+#include "tensor/packed_layout.h"
 
 namespace nanomind {
 namespace {
@@ -17,7 +18,13 @@ constexpr uint64_t kLargestSource = uint64_t{1} << 48;  // keeps every product b
 uint64_t round_up(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
 uint64_t data_start(uint64_t entries) { return sizeof(PackedHeader) + entries * sizeof(PackedEntry); }
 
-bool is_matrix(const GgufTensor& tensor) { return tensor.dtype && tensor.shape.rank == 2; }
+// Matrices of experts follow each other as one matrix of all their rows, so each must end with a row group. Columns
+// tell them from the filters of convolutions.
+bool is_matrix(const GgufTensor& tensor) {
+  if (!tensor.dtype) return false;
+  const Shape& shape = tensor.shape;
+  return shape.rank == 2 || (shape.rank == 3 && shape[1] % kGroupRows == 0 && shape[2] % kUnitColumns == 0);
+}
 
 std::unexpected<Error> damaged(std::string_view subject, std::string_view what) {
   return fail(ErrorCode::corrupt, std::string(subject) + " is damaged (" + std::string(what) +

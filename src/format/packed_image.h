@@ -77,7 +77,8 @@ struct PackedImage {
 // Checks everything but the data. Errors say why the file cannot be used; `subject` names it.
 Result<PackedImage> parse_image(std::span<const std::byte> bytes, std::string_view subject);
 
-// How `gguf` is cut into runs and where each goes. Every tensor of rank 2 with a DType is a matrix.
+// How `gguf` is cut into runs and where each goes. Every tensor of rank 2 with a DType is a
+// matrix, and those of rank 3 that hold matrices of experts.
 std::vector<PackedEntry> plan_entries(const GgufFile& gguf);
 // Size of a side file with these entries.
 uint64_t image_bytes(std::span<const PackedEntry> entries);

@@ -26,11 +26,13 @@ struct ValueInfo {
   int64_t columns = 0;
 };
 
-// A constant that the device is given at compile time: a matrix [N, C], or a vector [C] of floats.
+// A constant that the device is given at compile time: a matrix [N, C], equal matrices of several experts [X, N, C], or
+// a vector [C] of floats.
 struct WeightInfo {
   std::string name;  // as in the model's file
   DType dtype = DType::f32;
   Shape shape;
+  int64_t first_row = 0;  // of the file's tensor, which may have more rows than this weight
 };
 
 // Widest head that models may record and devices keep room for.
@@ -50,9 +52,24 @@ enum class RopePairs : uint8_t {
 struct RopeInfo {
   RopePairs pairs = RopePairs::halves;
   std::vector<float> inverse_frequency;  // one per pair; head dimensions beyond the pairs are left alone
+  float magnitude = 1.0F;                // of sine and cosine (the attention factor of YaRN, arXiv 2309.00071)
 };
 
-enum class Activation : uint8_t { silu, gelu_tanh };
+enum class Activation : uint8_t { silu, gelu_tanh, sigmoid, identity };
+
+// What a recurrent operation keeps of a sequence between steps: so many floats, all zero before its first token.
+struct StateInfo {
+  int64_t floats = 0;
+};
+
+// How a mixture of experts turns a row of router logits [X] into weights of the experts that the row uses.
+enum class RouterScore : uint8_t { softmax, sigmoid };
+struct Routing {
+  int32_t used = 0;  // experts per row: those of the highest scores, of equal ones the first
+  RouterScore score = RouterScore::softmax;
+  bool normalise = false;  // divide the chosen scores by their sum
+  float scale = 1.0F;      // of the chosen scores, at the end
+};
 
 namespace op {
 
@@ -81,21 +98,69 @@ struct Rope {
   int32_t heads, head_dim;
 };
 // Appends k and v [T, K * D] to the layer's cache, then out[T, H * D] = softmax(scale * q K^T) V per query head, causal
-// within the row's own sequence. Row at position p sees positions p - window + 1 .. p; window 0 means all.
+// within the row's own sequence. Row at position p sees positions p - window + 1 .. p; window 0 means all. A cap above
+// 0 bounds the scaled scores: cap * tanh(score / cap).
 struct Attention {
   ValueId out, q, k, v;
   int32_t layer;
   int32_t heads;
   int64_t window;
   float scale;
+  float cap;
 };
 // out = activation(gate) * up.
 struct GatedActivation {
   ValueId out, gate, up;
   Activation activation;
 };
+// out = a + scale * b.
 struct Add {
   ValueId out, a, b;
+  float scale;
+};
+// x = factor * x, then, with a cap above 0, cap * tanh(x / cap); in place.
+struct Scale {
+  ValueId x;
+  float factor, cap;
+};
+// Mixture of experts: out[T, E] = sum over the experts e that a row's router logits [T, X] choose, each with its weight
+// w_e of `routing`, of w_e * down[e] (activation(gate[e] x) * (up[e] x)). gate and up are [X, F, E], down is [X, E, F].
+// selection_bias[X], if any, is added to the scores for choosing only.
+struct Experts {
+  ValueId out, x, logits;
+  WeightId gate, up, down, selection_bias;
+  Routing routing;
+  Activation activation;
+};
+// out[T, C] = y[T, C] * sigmoid(weight[E] . x[T, E]): a shared expert's share.
+struct SigmoidGate {
+  ValueId out, y, x;
+  WeightId weight;
+};
+// Cuts each run of 2 * width columns of x [T, 2C] into two halves: first[T, C] has the lower, second[T, C] the upper ones.
+struct SplitHeads {
+  ValueId first, second, x;
+  int64_t width;
+};
+// Causal depthwise convolution over the tokens of a sequence: out[t][c] = activation(sum over j < taps of
+// weight[c][j] * x[t - taps + 1 + j][c]). The state [taps - 1, C] holds the last rows of x.
+struct ShortConv {
+  ValueId out, x;
+  WeightId weight;  // [C * taps] floats
+  int32_t state;
+  int32_t taps;
+  Activation activation;  // silu or identity
+};
+// Gated delta rule (arXiv 2412.06464) for V value heads of width dv that share K key heads of width dk (head h reads key
+// head h % K). x [T, 2 * K * dk + V * dv] = q | k | v; q and k are divided by their lengths (sqrt of the sum of squares
+// + eps), q also by sqrt(dk). With g = decay[h] * softplus(alpha[t][h] + bias[h]), b = sigmoid(beta[t][h]) and the state
+// S [V, dk, dv]: S *= exp(g); S += k (b * (v - S^T k))^T; out[t][h] = S^T q.
+struct DeltaRule {
+  ValueId out, x, alpha, beta;
+  WeightId decay, bias;  // [V]
+  int32_t state;
+  int32_t key_heads, value_heads, key_dim, value_dim;
+  float eps;
 };
 // out[R, C] = the rows of x [T, C] that the step asks results for.
 struct SelectRows {
@@ -105,6 +170,7 @@ struct SelectRows {
 }  // namespace op
 
 using Op = std::variant<op::Embed, op::RmsNorm, op::MatMul, op::Rope, op::Attention, op::GatedActivation, op::Add,
+                        op::Scale, op::Experts, op::SigmoidGate, op::SplitHeads, op::ShortConv, op::DeltaRule,
                         op::SelectRows>;
 
 struct Program {
@@ -112,6 +178,7 @@ struct Program {
   std::vector<WeightInfo> weights;
   std::vector<KvLayerInfo> kv_layers;
   std::vector<RopeInfo> ropes;
+  std::vector<StateInfo> states;
   std::vector<Op> ops;
   ValueId output = -1;  // [R, V]
 };

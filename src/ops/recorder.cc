@@ -2,6 +2,7 @@
 #include "ops/recorder.h"
 
 #include "base/result.h"
+#include "tensor/packed_layout.h"
 
 namespace nanomind {
 
@@ -75,7 +76,8 @@ Value Recorder::attention(const AttentionArgs& args) {
                                        .layer = args.layer,
                                        .heads = args.heads,
                                        .window = args.window,
-                                       .scale = args.scale});
+                                       .scale = args.scale,
+                                       .cap = args.cap});
   return out;
 }
 
@@ -86,10 +88,87 @@ Value Recorder::gated(Value gate, Value up, Activation activation) {
   return out;
 }
 
-Value Recorder::add(Value a, Value b) {
+Value Recorder::add(Value a, Value b, float scale_of_b) {
   CHECK(info(a).columns == info(b).columns && info(a).rows == info(b).rows);
   const Value out = value(info(a).rows, info(a).columns);
-  program_.ops.push_back(op::Add{out.id, a.id, b.id});
+  program_.ops.push_back(op::Add{out.id, a.id, b.id, scale_of_b});
+  return out;
+}
+
+Value Recorder::scale(Value x, float factor, float cap) {
+  if (factor != 1.0F || cap > 0) program_.ops.push_back(op::Scale{x.id, factor, cap});
+  return x;
+}
+
+Value Recorder::experts(const ExpertsArgs& args) {
+  const int64_t width = info(args.x).columns, experts = info(args.logits).columns;
+  const Shape& up = info(args.up).shape;
+  CHECK(info(args.x).rows == Rows::tokens && info(args.logits).rows == Rows::tokens);
+  CHECK(up.rank == 3 && up[0] == experts && up[1] % kGroupRows == 0 && up[2] == width);
+  CHECK(width % kGroupRows == 0 && info(args.gate).shape == up);
+  CHECK((info(args.down).shape == Shape{experts, width, up[1]}));
+  CHECK(args.routing.used > 0 && args.routing.used <= experts);
+  CHECK(!args.selection_bias.present() || info(args.selection_bias).shape.elements() == experts);
+  const Value out = value(Rows::tokens, width);
+  program_.ops.push_back(op::Experts{.out = out.id,
+                                     .x = args.x.id,
+                                     .logits = args.logits.id,
+                                     .gate = args.gate.id,
+                                     .up = args.up.id,
+                                     .down = args.down.id,
+                                     .selection_bias = args.selection_bias.id,
+                                     .routing = args.routing,
+                                     .activation = args.activation});
+  return out;
+}
+
+Value Recorder::sigmoid_gate(Value y, Value x, Weight weight) {
+  CHECK(info(y).rows == info(x).rows && info(weight).shape.elements() == info(x).columns);
+  const Value out = value(info(y).rows, info(y).columns);
+  program_.ops.push_back(op::SigmoidGate{out.id, y.id, x.id, weight.id});
+  return out;
+}
+
+int32_t Recorder::state(int64_t floats) {
+  program_.states.push_back({floats});
+  return static_cast<int32_t>(program_.states.size() - 1);
+}
+
+Recorder::Halves Recorder::split_heads(Value x, int64_t width) {
+  const int64_t columns = info(x).columns;
+  CHECK(width > 0 && columns % (2 * width) == 0);
+  const Halves out{value(info(x).rows, columns / 2), value(info(x).rows, columns / 2)};
+  program_.ops.push_back(op::SplitHeads{out.first.id, out.second.id, x.id, width});
+  return out;
+}
+
+Value Recorder::short_conv(Value x, Weight weight, int taps, Activation activation) {
+  const int64_t columns = info(x).columns;
+  CHECK(info(x).rows == Rows::tokens && taps >= 1 && info(weight).shape.elements() == columns * taps);
+  const Value out = value(Rows::tokens, columns);
+  program_.ops.push_back(op::ShortConv{out.id, x.id, weight.id, state(columns * (taps - 1)), taps, activation});
+  return out;
+}
+
+Value Recorder::delta_rule(const DeltaRuleArgs& a) {
+  CHECK(info(a.x).rows == Rows::tokens && a.key_heads > 0 && a.value_heads % a.key_heads == 0);
+  CHECK(info(a.x).columns == 2 * a.key_heads * a.key_dim + a.value_heads * a.value_dim);
+  CHECK(info(a.alpha).columns == a.value_heads && info(a.beta).columns == a.value_heads);
+  CHECK(info(a.decay).shape.elements() == a.value_heads && info(a.bias).shape.elements() == a.value_heads);
+  const Value out = value(Rows::tokens, a.value_heads * a.value_dim);
+  const int32_t kept = state(static_cast<int64_t>(a.value_heads) * a.key_dim * a.value_dim);
+  program_.ops.push_back(op::DeltaRule{.out = out.id,
+                                       .x = a.x.id,
+                                       .alpha = a.alpha.id,
+                                       .beta = a.beta.id,
+                                       .decay = a.decay.id,
+                                       .bias = a.bias.id,
+                                       .state = kept,
+                                       .key_heads = a.key_heads,
+                                       .value_heads = a.value_heads,
+                                       .key_dim = a.key_dim,
+                                       .value_dim = a.value_dim,
+                                       .eps = a.eps});
   return out;
 }
 

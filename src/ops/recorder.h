@@ -39,10 +39,34 @@ class Recorder {
     int heads = 0;
     int64_t window = 0;
     float scale = 0;
+    float cap = 0;
   };
   Value attention(const AttentionArgs& args);
   Value gated(Value gate, Value up, Activation activation);
-  Value add(Value a, Value b);
+  Value add(Value a, Value b, float scale_of_b = 1.0F);
+  Value scale(Value x, float factor, float cap = 0.0F);  // x itself is changed; returns it
+  struct ExpertsArgs {
+    Value x, logits;
+    Weight gate, up, down;
+    Weight selection_bias;  // may be absent
+    Routing routing;
+    Activation activation = Activation::silu;
+  };
+  Value experts(const ExpertsArgs& args);
+  Value sigmoid_gate(Value y, Value x, Weight weight);
+  struct Halves {
+    Value first, second;
+  };
+  Halves split_heads(Value x, int64_t width);
+  // Both declare the state that they keep.
+  Value short_conv(Value x, Weight weight, int taps, Activation activation);
+  struct DeltaRuleArgs {
+    Value x, alpha, beta;
+    Weight decay, bias;
+    int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
+    float eps = 0;
+  };
+  Value delta_rule(const DeltaRuleArgs& args);
   Value select_outputs(Value x);
 
   // Ends the recording; `output` becomes the program's result.
@@ -50,6 +74,7 @@ class Recorder {
 
  private:
   Value value(Rows rows, int64_t columns);
+  int32_t state(int64_t floats);
   const ValueInfo& info(Value v) const;
   const WeightInfo& info(Weight w) const;
 

@@ -35,14 +35,18 @@ class WeightBinding {
     WeightBinding binding;
     for (const WeightInfo& info : program.weights) {
       if (info.shape.rank == 1) {
-        binding.views_.push_back(TRY(binding.vector(*file.tensor(info.name))));
+        const auto all = TRY(binding.vector(*file.tensor(info.name)));
+        binding.views_.push_back(all.subspan(static_cast<size_t>(info.first_row) * sizeof(float),
+                                             static_cast<size_t>(info.shape.elements()) * sizeof(float)));
         continue;
       }
       const PackedMatrix* matrix = packed.find(info.name);
       if (matrix == nullptr)
         return fail(ErrorCode::corrupt,
                     fmt::format("Tensor {} has no packed form; run `nanomind pack` again.", info.name));
-      binding.views_.push_back(matrix->bytes);
+      const size_t before = packed_bytes(info.dtype, info.first_row, info.shape.columns());
+      binding.views_.push_back(
+          matrix->bytes.subspan(before, packed_bytes(info.dtype, info.shape.rows(), info.shape.columns())));
     }
     return binding;
   }
@@ -78,30 +82,40 @@ class WeightBinding {
 uint64_t matrix_bytes(const Program& program) {
   uint64_t bytes = 0;
   for (const WeightInfo& info : program.weights) {
-    if (info.shape.rank == 2) bytes += packed_bytes(info.dtype, info.shape.rows(), info.shape.columns());
+    if (info.shape.rank >= 2) bytes += packed_bytes(info.dtype, info.shape.rows(), info.shape.columns());
   }
   return bytes;
+}
+
+// Calls f(weight, part, rows) for each matrix that a step multiplies by; of experts only that part which a row chooses.
+template <typename F>
+void for_each_product(const Program& program, const F& f) {
+  const auto weight = [&](WeightId id) -> const WeightInfo& { return program.weights[static_cast<size_t>(id)]; };
+  for (const Op& op : program.ops) {
+    if (const auto* product = std::get_if<op::MatMul>(&op)) {
+      f(weight(product->weight), 1.0, program.values[static_cast<size_t>(product->x)].rows);
+    } else if (const auto* experts = std::get_if<op::Experts>(&op)) {
+      for (const WeightId id : {experts->gate, experts->up, experts->down}) {
+        f(weight(id), experts->routing.used / static_cast<double>(weight(id).shape[0]), Rows::tokens);
+      }
+    }
+  }
 }
 
 uint64_t bytes_per_step(const Program& program) {
-  uint64_t bytes = 0;
-  for (const Op& op : program.ops) {
-    const auto* product = std::get_if<op::MatMul>(&op);
-    if (product == nullptr) continue;
-    const WeightInfo& info = program.weights[static_cast<size_t>(product->weight)];
-    bytes += packed_bytes(info.dtype, info.shape.rows(), info.shape.columns());
-  }
-  return bytes;
+  double bytes = 0;
+  for_each_product(program, [&](const WeightInfo& info, double part, Rows) {
+    bytes += part * static_cast<double>(packed_bytes(info.dtype, info.shape.rows(), info.shape.columns()));
+  });
+  return static_cast<uint64_t>(bytes);
 }
 
 uint64_t products_per_prompt_token(const Program& program) {
-  uint64_t products = 0;
-  for (const Op& op : program.ops) {
-    const auto* product = std::get_if<op::MatMul>(&op);
-    if (product == nullptr || program.values[static_cast<size_t>(product->x)].rows != Rows::tokens) continue;
-    products += static_cast<uint64_t>(program.weights[static_cast<size_t>(product->weight)].shape.elements());
-  }
-  return products;
+  double products = 0;
+  for_each_product(program, [&](const WeightInfo& info, double part, Rows rows) {
+    if (rows == Rows::tokens) products += part * static_cast<double>(info.shape.elements());
+  });
+  return static_cast<uint64_t>(products);
 }
 
 int64_t count_parameters(const GgufFile& file) {

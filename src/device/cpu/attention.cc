@@ -76,6 +76,12 @@ struct Gathered {
   float* out;  // [kTileRows, head_dim]; row i is unwritten while sum[i] is 0
 };
 
+// cap * tanh(scale * score / cap)
+void cap_scores(const AttentionStep& s, float* scores, int first, int last) {
+  const float factor = s.scale / s.cap;
+  for (int j = first; j < last; ++j) scores[j] = s.cap * std::tanh(scores[j] * factor);
+}
+
 void gather(const StepContext& context, const Cache& cache, const Tile& tile, int64_t first_block, int64_t end_block,
             Gathered& g) {
   alignas(64) float q[kTileRows * kMaxHeadDim];
@@ -95,8 +101,10 @@ void gather(const StepContext& context, const Cache& cache, const Tile& tile, in
       const auto first = static_cast<int>(std::clamp<int64_t>(tile.first_key(i) - block * kKvBlock, 0, kKvBlock));
       const auto last = static_cast<int>(std::clamp<int64_t>(tile.position(i) + 1 - block * kKvBlock, 0, kKvBlock));
       if (first < last) {
+        float* row = scores + i * kKvBlock;
+        if (tile.s.cap > 0) cap_scores(tile.s, row, first, last);
         correction[i] =
-            context.kernels.softmax_block(scores + i * kKvBlock, first, last, tile.s.scale, &g.max[i], &g.sum[i]);
+            context.kernels.softmax_block(row, first, last, tile.s.cap > 0 ? 1.0F : tile.s.scale, &g.max[i], &g.sum[i]);
         lowest = std::min(lowest, first);
         highest = std::max(highest, last);
       } else {  // this row sees nothing of the block; before its first block `out` is not yet written

@@ -196,7 +196,8 @@ Calibration calibrate(const KernelTable& kernels, const CpuTopology& topology, c
   const int prefill =
       fewest_sufficient(measure_rates(watch, counts, [&](int64_t) { (void)kernels.peak(kPeakRounds); }));
   const ThreadCounts measured{decode, prefill};
-  if (!watch.undisturbed()) return {.threads = measured, .reason = "measured now, while other programs were busy, and not kept"};
+  if (!watch.undisturbed())
+    return {.threads = measured, .reason = "measured now, while other programs were busy, and not kept"};
   if (const auto kept = keep(path, to_text(machine, measured)); !kept) {
     return {.threads = measured, .reason = "measured now, and at every start: " + kept.error().message};
   }

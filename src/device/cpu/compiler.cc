@@ -49,6 +49,12 @@ Uses uses(const Op& op) {
     Uses operator()(const op::Attention& o) const { return {{o.q, o.k, o.v}, o.out}; }
     Uses operator()(const op::GatedActivation& o) const { return {{o.gate, o.up}, o.out}; }
     Uses operator()(const op::Add& o) const { return {{o.a, o.b}, o.out}; }
+    Uses operator()(const op::Scale& o) const { return {{o.x}, o.x}; }
+    Uses operator()(const op::Experts& o) const { return {{o.x, o.logits}, o.out}; }
+    Uses operator()(const op::SigmoidGate& o) const { return {{o.y, o.x}, o.out}; }
+    Uses operator()(const op::SplitHeads& o) const { return {{o.x, o.second}, o.first}; }
+    Uses operator()(const op::ShortConv& o) const { return {{o.x}, o.out}; }
+    Uses operator()(const op::DeltaRule& o) const { return {{o.x, o.alpha, o.beta}, o.out}; }
     Uses operator()(const op::SelectRows& o) const { return {{o.x}, o.out}; }
   };
   return std::visit(Visitor{}, op);
@@ -261,6 +267,16 @@ class Compiler {
       lives.push_back({.bytes = bytes, .first = 0, .last = end});
     }
 
+    for (size_t at = 0; at < nodes_.size(); ++at) {
+      const auto* experts = nodes_[at].empty() ? nullptr : std::get_if<op::Experts>(nodes_[at][0]);
+      if (experts == nullptr) continue;
+      ExpertsStep step = experts_step(*experts);
+      slots_.emplace(experts->out, lives.size());
+      lives.push_back({.bytes = place_slots(step, experts_of(*experts), options_.max_tokens, nullptr),
+                       .first = static_cast<int>(at),
+                       .last = static_cast<int>(at)});
+    }
+
     const size_t scratch = lives.size(), parts = scratch + 1;
     lives.push_back({.bytes = scratch_bytes(), .first = 0, .last = end});
     int64_t widest_head = 0;
@@ -278,6 +294,7 @@ class Compiler {
       auto* table = reinterpret_cast<float*>(arena(first_rope + i));
       result_.ropes.push_back(
           {.pairs = rope.pairs,
+           .magnitude = rope.magnitude,
            .inverse_frequency = rope.inverse_frequency,
            .cosine = table,
            .sine = table + static_cast<size_t>(options_.max_tokens) * rope.inverse_frequency.size()});
@@ -372,7 +389,8 @@ class Compiler {
                                                     .kv_heads = static_cast<int>(kv.kv_heads),
                                                     .head_dim = static_cast<int>(kv.head_dim),
                                                     .window = o.window,
-                                                    .scale = o.scale});
+                                                    .scale = o.scale,
+                                                    .cap = o.cap});
   }
   void emit_one(const op::GatedActivation& o) {
     result_.instructions.emplace_back(ActivationStep{.out = matrix(o.out),
@@ -382,7 +400,75 @@ class Compiler {
                                                      .activation = o.activation});
   }
   void emit_one(const op::Add& o) {
-    result_.instructions.emplace_back(AddStep{.out = matrix(o.out), .a = matrix(o.a), .b = matrix(o.b)});
+    result_.instructions.emplace_back(
+        AddStep{.out = matrix(o.out), .a = matrix(o.a), .b = matrix(o.b), .scale = o.scale});
+  }
+  void emit_one(const op::Scale& o) {
+    result_.instructions.emplace_back(ScaleStep{.x = matrix(o.x), .factor = o.factor, .cap = o.cap});
+  }
+  int64_t experts_of(const op::Experts& o) const { return program_.values[static_cast<size_t>(o.logits)].columns; }
+  ExpertWeights expert_weights(WeightId id) const {
+    const WeightInfo& info = program_.weights[static_cast<size_t>(id)];
+    const int64_t columns = info.shape.columns(), block = packed_traits(info.dtype).block_columns;
+    const std::optional<IntWeight> type = int_weight(info.dtype);
+    return {.weights = options_.weights[static_cast<size_t>(id)],
+            .group_bytes = packed_group_bytes(info.dtype, columns),
+            .groups = info.shape[1] / kGroupRows,
+            .columns = columns,
+            .blocks = round_up(columns, block) / block,
+            .multiply = type ? kernels_.matmul[static_cast<int>(*type)] : nullptr,
+            .multiply_float = type ? nullptr : kernels_.matmul_float[static_cast<int>(float_weight(info.dtype))]};
+  }
+  // All but its places in the arena.
+  ExpertsStep experts_step(const op::Experts& o) const {
+    return {.out = {},
+            .x = {},
+            .logits = {},
+            .gate = expert_weights(o.gate),
+            .up = expert_weights(o.up),
+            .down = expert_weights(o.down),
+            .selection_bias = vector(o.selection_bias),
+            .routing = o.routing,
+            .activation = o.activation,
+            .slots = {}};
+  }
+  void emit_one(const op::Experts& o) {
+    ExpertsStep step = experts_step(o);
+    step.out = matrix(o.out);
+    step.x = matrix(o.x);
+    step.logits = matrix(o.logits);
+    place_slots(step, experts_of(o), options_.max_tokens, arena(slots_.at(o.out)));
+    result_.instructions.emplace_back(step);
+  }
+  void emit_one(const op::SigmoidGate& o) {
+    result_.instructions.emplace_back(
+        SigmoidGateStep{.out = matrix(o.out), .y = matrix(o.y), .x = matrix(o.x), .weight = vector(o.weight)});
+  }
+  void emit_one(const op::SplitHeads& o) {
+    result_.instructions.emplace_back(
+        SplitStep{.first = matrix(o.first), .second = matrix(o.second), .x = matrix(o.x), .width = o.width});
+  }
+  void emit_one(const op::ShortConv& o) {
+    result_.instructions.emplace_back(ShortConvStep{.out = matrix(o.out),
+                                                    .x = matrix(o.x),
+                                                    .weight = vector(o.weight),
+                                                    .state_offset = state_offset(o.state),
+                                                    .taps = o.taps,
+                                                    .activation = o.activation});
+  }
+  void emit_one(const op::DeltaRule& o) {
+    result_.instructions.emplace_back(DeltaRuleStep{.out = matrix(o.out),
+                                                    .x = matrix(o.x),
+                                                    .alpha = matrix(o.alpha),
+                                                    .beta = matrix(o.beta),
+                                                    .decay = vector(o.decay),
+                                                    .bias = vector(o.bias),
+                                                    .state_offset = state_offset(o.state),
+                                                    .key_heads = o.key_heads,
+                                                    .value_heads = o.value_heads,
+                                                    .key_dim = o.key_dim,
+                                                    .value_dim = o.value_dim,
+                                                    .eps = o.eps});
   }
   void emit_one(const op::SelectRows& o) {
     result_.instructions.emplace_back(SelectStep{.out = matrix(o.out), .x = matrix(o.x)});
@@ -394,7 +480,17 @@ class Compiler {
     return 2 * static_cast<size_t>(kv.kv_heads * kv.head_dim * kKvBlockTokens) * sizeof(uint16_t);
   }
 
+  // Floats before a state in what a sequence keeps.
+  size_t state_offset(int32_t state) const {
+    size_t offset = 0;
+    for (int32_t i = 0; i < state; ++i) {
+      offset += static_cast<size_t>(round_up(program_.states[static_cast<size_t>(i)].floats, kGroupRows));
+    }
+    return offset;
+  }
+
   CompiledProgram finish() {
+    result_.state_bytes = state_offset(static_cast<int32_t>(program_.states.size())) * sizeof(float);
     for (int32_t i = 0; i < static_cast<int32_t>(program_.kv_layers.size()); ++i)
       result_.kv_block_bytes += layer_bytes(i);
     result_.output = matrix(program_.output);
@@ -408,6 +504,7 @@ class Compiler {
   std::vector<Node> nodes_;
   std::map<size_t, ValueId> quantize_nodes_;  // node -> value that it quantises
   std::map<ValueId, Form> forms_;             // of values that products read
+  std::map<ValueId, size_t> slots_;           // result of experts -> slot of its memory
   std::vector<size_t> offsets_;               // slot -> place in the arena
   size_t emitted_ = 0;
   CompiledProgram result_;

@@ -19,6 +19,7 @@ struct CompiledProgram {
   Matrix output;
   int64_t vocabulary = 0;                         // rows of the embedding: token ids are below
   size_t kv_block_bytes = 0;                      // all layers
+  size_t state_bytes = 0;                         // of one sequence
   std::span<std::byte> scratch, attention_parts;  // see StepContext
   std::unique_ptr<HostBuffer> arena;
   size_t arena_bytes = 0;

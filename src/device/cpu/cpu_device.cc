@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -44,7 +45,10 @@ class CpuExecutable final : public Executable {
                              .scratch = program_.scratch,
                              .attention_parts = program_.attention_parts,
                              .kv = step.kv_cache->bytes().data(),
-                             .kv_block_bytes = program_.kv_block_bytes};
+                             .kv_block_bytes = program_.kv_block_bytes,
+                             .states = step.states == nullptr ? nullptr : step.states->bytes().data(),
+                             .state_bytes = program_.state_bytes};
+    clear_new_states(context);
     for (const cpu::Instruction& instruction : program_.instructions) {
       std::visit([&](const auto& s) { cpu::run(s, context); }, instruction);
     }
@@ -55,9 +59,17 @@ class CpuExecutable final : public Executable {
   }
 
   size_t kv_block_bytes() const override { return program_.kv_block_bytes; }
+  size_t state_bytes() const override { return program_.state_bytes; }
   size_t activation_bytes() const override { return program_.arena_bytes; }
 
  private:
+  static void clear_new_states(const cpu::StepContext& context) {
+    if (context.state_bytes == 0) return;
+    for (const SequenceRows& sequence : context.step.sequences) {
+      if (sequence.past == 0) std::memset(context.state(sequence, 0), 0, context.state_bytes);
+    }
+  }
+
   Result<void> check(const Step& step) const {
     const auto tokens = static_cast<int64_t>(step.tokens.size());
     if (tokens < 1 || tokens > max_tokens_ || static_cast<int64_t>(step.outputs.size()) > max_outputs_) {
@@ -92,11 +104,18 @@ class CpuExecutable final : public Executable {
         if (block < 0 || block >= blocks)
           return fail(ErrorCode::invalid_argument, "A cache block is outside the cache.");
       }
+      if (program_.state_bytes > 0 && !has_state(step, sequence))
+        return fail(ErrorCode::invalid_argument, "A sequence's state is outside the states of the step.");
       rows += sequence.rows;
     }
     if (rows != tokens)
       return fail(ErrorCode::invalid_argument, "The sequences' rows do not add up to the step's tokens.");
     return {};
+  }
+
+  bool has_state(const Step& step, const SequenceRows& sequence) const {
+    if (step.states == nullptr || sequence.state < 0) return false;
+    return (static_cast<size_t>(sequence.state) + 1) * program_.state_bytes <= step.states->bytes().size();
   }
 
   cpu::CompiledProgram program_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a compiled program consists of: instructions with resolved pointers, and the functions that run them. One file
-// per family: product.cc, attention.cc, rowwise.cc.
+// per family: product.cc, experts.cc, attention.cc, rowwise.cc.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +46,7 @@ struct Quantized {
 // cos and sin of the angles of this step's positions, [T, pairs].
 struct RopeTable {
   RopePairs pairs = RopePairs::halves;
+  float magnitude = 1.0F;
   std::vector<float> inverse_frequency;
   float* cosine = nullptr;
   float* sine = nullptr;
@@ -94,7 +95,7 @@ struct AttentionStep {
   size_t k_offset, v_offset;  // of the layer in a cache block, bytes: k[K][D][64], v[K][64][D] halves
   int heads, kv_heads, head_dim;
   int64_t window;
-  float scale;
+  float scale, cap;
 };
 struct ActivationStep {
   Matrix out, gate, up;
@@ -103,13 +104,69 @@ struct ActivationStep {
 };
 struct AddStep {
   Matrix out, a, b;
+  float scale;
+};
+struct ScaleStep {
+  Matrix x;
+  float factor, cap;
+};
+struct SigmoidGateStep {
+  Matrix out, y, x;
+  const float* weight;
+};
+// Weights of several experts, equal but for their place.
+struct ExpertWeights {
+  std::span<const std::byte> weights;
+  size_t group_bytes;
+  int64_t groups;              // of one expert
+  int64_t columns, blocks;     // per group
+  IntMatmul multiply;          // either this
+  FloatMatmul multiply_float;  // or this
+};
+// A slot is one expert of one row. Slots lie in the order of their experts, so that an expert's weights meet all its
+// rows at once. Matrices of slots have room for max_tokens * used rows.
+struct ExpertsStep {
+  Matrix out, x, logits;
+  ExpertWeights gate, up, down;
+  const float* selection_bias;  // null: none
+  Routing routing;
+  Activation activation;
+  struct Slots {
+    int32_t* expert;                                // [T * used], by row
+    float* share;                                   // [T * used], by row
+    int32_t* slot;                                  // [T * used], by row: where that expert's result lies
+    int32_t* row;                                   // [T * used], by slot
+    int32_t *begin, *next;                          // [experts + 1], [experts]: first slot, first that is not yet taken
+    int32_t* active;                                // experts that were chosen
+    std::byte *gate_input, *up_input, *down_input;  // rows as those products read them; the first two may be one
+    Matrix gate, up, down;
+  } slots;
+};
+struct SplitStep {
+  Matrix first, second, x;
+  int64_t width;
+};
+struct ShortConvStep {
+  Matrix out, x;
+  const float* weight;  // [C, taps]
+  size_t state_offset;  // floats from the beginning of a sequence's state
+  int64_t taps;
+  Activation activation;
+};
+struct DeltaRuleStep {
+  Matrix out, x, alpha, beta;
+  const float *decay, *bias;
+  size_t state_offset;
+  int key_heads, value_heads, key_dim, value_dim;
+  float eps;
 };
 struct SelectStep {
   Matrix out, x;
 };
 
 using Instruction = std::variant<EmbedStep, NormStep, QuantizeStep, ProductStep, RopeStep, AttentionStep,
-                                 ActivationStep, AddStep, SelectStep>;
+                                 ActivationStep, AddStep, ScaleStep, ExpertsStep, SigmoidGateStep, SplitStep,
+                                 ShortConvStep, DeltaRuleStep, SelectStep>;
 
 // What an instruction needs to know about the step that is being run.
 struct StepContext {
@@ -121,7 +178,12 @@ struct StepContext {
   std::span<std::byte> attention_parts;  // attention_part_bytes of the widest head
   std::byte* kv = nullptr;
   size_t kv_block_bytes = 0;
+  std::byte* states = nullptr;
+  size_t state_bytes = 0;
 
+  float* state(const SequenceRows& sequence, size_t offset) const {
+    return reinterpret_cast<float*>(states + static_cast<size_t>(sequence.state) * state_bytes) + offset;
+  }
   int64_t rows(Rows kind) const {
     return static_cast<int64_t>(kind == Rows::tokens ? step.tokens.size() : step.outputs.size());
   }
@@ -135,10 +197,24 @@ void run(const RopeStep& s, StepContext& context);
 void run(const AttentionStep& s, StepContext& context);
 void run(const ActivationStep& s, StepContext& context);
 void run(const AddStep& s, StepContext& context);
+void run(const ScaleStep& s, StepContext& context);
+void run(const ExpertsStep& s, StepContext& context);
+void run(const SigmoidGateStep& s, StepContext& context);
+void run(const SplitStep& s, StepContext& context);
+void run(const ShortConvStep& s, StepContext& context);
+void run(const DeltaRuleStep& s, StepContext& context);
 void run(const SelectStep& s, StepContext& context);
+
+// Places a step's slots in memory that is theirs alone while it runs; returns the bytes, also where `base` is null. Of
+// the step only weights and routing need to be known.
+size_t place_slots(ExpertsStep& step, int64_t experts, int64_t max_tokens, std::byte* base);
 
 // Memory that attention needs for results of parts of the keys.
 size_t attention_part_bytes(int head_dim, int threads);
+
+// out[i] = activation(gate[i]) * up[i]; out may be gate or up.
+using GatedActivation = void (*)(const float* gate, const float* up, int64_t n, float* out);
+GatedActivation gated_activation(const KernelTable& kernels, Activation activation);
 
 // Fills the tables for the positions of the step's rows.
 void fill_rope_tables(std::span<RopeTable> ropes, const Step& step);

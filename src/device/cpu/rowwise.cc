@@ -42,7 +42,24 @@ void for_rows(StepContext& context, int64_t rows, const F& f) {
   }
 }
 
+void sigmoid_gate(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = up[i] / (1 + std::exp(-gate[i]));
+}
+void multiply(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = gate[i] * up[i];
+}
+
 }  // namespace
+
+GatedActivation gated_activation(const KernelTable& kernels, Activation activation) {
+  switch (activation) {
+    case Activation::silu: return kernels.swiglu;
+    case Activation::gelu_tanh: return kernels.geglu;
+    case Activation::sigmoid: return sigmoid_gate;
+    case Activation::identity: return multiply;
+  }
+  return nullptr;
+}
 
 void run(const EmbedStep& s, StepContext& context) {
   for_rows(context, context.rows(Rows::tokens), [&](int64_t i) {
@@ -94,7 +111,7 @@ void run(const RopeStep& s, StepContext& context) {
 }
 
 void run(const ActivationStep& s, StepContext& context) {
-  const auto activate = s.activation == Activation::silu ? context.kernels.swiglu : context.kernels.geglu;
+  const auto activate = gated_activation(context.kernels, s.activation);
   const int64_t pieces = (s.out.columns + kPiece - 1) / kPiece;
   context.pool.for_each(context.rows(s.out.rows) * pieces, [&](int64_t task) {
     const int64_t i = task / pieces, begin = task % pieces * kPiece;
@@ -116,7 +133,25 @@ void run(const AddStep& s, StepContext& context) {
     const float* a = s.a.row(i);
     const float* b = s.b.row(i);
     float* out = s.out.row(i);
-    for (int64_t c = 0; c < s.out.columns; ++c) out[c] = a[c] + b[c];
+    for (int64_t c = 0; c < s.out.columns; ++c) out[c] = a[c] + s.scale * b[c];
+  });
+}
+
+void run(const ScaleStep& s, StepContext& context) {
+  for_rows(context, context.rows(s.x.rows), [&](int64_t i) {
+    float* x = s.x.row(i);
+    for (int64_t c = 0; c < s.x.columns; ++c) x[c] *= s.factor;
+    if (s.cap <= 0) return;
+    for (int64_t c = 0; c < s.x.columns; ++c) x[c] = s.cap * std::tanh(x[c] / s.cap);
+  });
+}
+
+void run(const SigmoidGateStep& s, StepContext& context) {
+  for_rows(context, context.rows(s.out.rows), [&](int64_t i) {
+    float dot = 0;
+    for (int64_t c = 0; c < s.x.columns; ++c) dot += s.weight[c] * s.x.row(i)[c];
+    const float share = 1.0F / (1.0F + std::exp(-dot));
+    for (int64_t c = 0; c < s.out.columns; ++c) s.out.row(i)[c] = s.y.row(i)[c] * share;
   });
 }
 
@@ -135,8 +170,8 @@ void fill_rope_tables(std::span<RopeTable> ropes, const Step& step) {
       for (int64_t i = 0; i < sequence.rows; ++i, ++row) {
         for (size_t j = 0; j < pairs; ++j) {
           const double angle = static_cast<double>(sequence.past + i) * table.inverse_frequency[j];
-          table.cosine[row * pairs + j] = static_cast<float>(std::cos(angle));
-          table.sine[row * pairs + j] = static_cast<float>(std::sin(angle));
+          table.cosine[row * pairs + j] = table.magnitude * static_cast<float>(std::cos(angle));
+          table.sine[row * pairs + j] = table.magnitude * static_cast<float>(std::sin(angle));
         }
       }
     }

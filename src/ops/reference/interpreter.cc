@@ -9,7 +9,9 @@
 namespace nanomind::reference {
 
 Interpreter::Interpreter(const Program& program, std::vector<std::vector<float>> weights)
-    : program_(program), weights_(std::move(weights)), values_(program.values.size()), kv_(program.kv_layers.size()) {}
+    : program_(program), weights_(std::move(weights)), values_(program.values.size()), kv_(program.kv_layers.size()) {
+  for (const StateInfo& state : program.states) states_.emplace_back(static_cast<size_t>(state.floats));
+}
 
 int64_t Interpreter::rows(ValueId id) const {
   return static_cast<int64_t>(program_.values[static_cast<size_t>(id)].rows == Rows::tokens ? tokens_.size()
@@ -64,7 +66,7 @@ void Interpreter::apply(const op::Rope& o) {
   for (size_t i = 0; i < tokens_.size() * static_cast<size_t>(o.heads); ++i) {
     const auto position = static_cast<double>(past_ + static_cast<int64_t>(i) / o.heads);
     rope(x.subspan(i * static_cast<size_t>(o.head_dim), static_cast<size_t>(o.head_dim)), position,
-         info.inverse_frequency, pairing);
+         info.inverse_frequency, pairing, info.magnitude);
   }
 }
 
@@ -86,7 +88,7 @@ void Interpreter::apply(const op::Attention& o) {
         values.insert(values.end(), layer.values.begin() + at, layer.values.begin() + at + d);
       }
       const auto at = static_cast<size_t>((t * o.heads + h) * d);
-      attention(q.subspan(at, static_cast<size_t>(d)), keys, values, first, o.scale,
+      attention(q.subspan(at, static_cast<size_t>(d)), keys, values, first, o.scale, o.cap,
                 out.subspan(at, static_cast<size_t>(d)));
     }
   }
@@ -96,16 +98,53 @@ void Interpreter::apply(const op::GatedActivation& o) {
   const std::vector<float>& gate = value(o.gate);
   const std::vector<float>& up = value(o.up);
   std::vector<float>& out = value(o.out);
-  for (size_t i = 0; i < out.size(); ++i) {
-    out[i] = static_cast<float>((o.activation == Activation::silu ? silu(gate[i]) : gelu_tanh(gate[i])) * up[i]);
-  }
+  for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(activate(o.activation, gate[i]) * up[i]);
 }
 
 void Interpreter::apply(const op::Add& o) {
   const std::vector<float>& a = value(o.a);
   const std::vector<float>& b = value(o.b);
   std::vector<float>& out = value(o.out);
-  for (size_t i = 0; i < out.size(); ++i) out[i] = a[i] + b[i];
+  for (size_t i = 0; i < out.size(); ++i) out[i] = a[i] + o.scale * b[i];
+}
+
+void Interpreter::apply(const op::Scale& o) {
+  for (float& x : value(o.x)) x = static_cast<float>(capped(static_cast<double>(x) * o.factor, o.cap));
+}
+
+void Interpreter::apply(const op::Experts& o) {
+  const auto width = static_cast<size_t>(columns(o.x)), experts = static_cast<size_t>(columns(o.logits));
+  const size_t hidden = weight(o.gate).size() / experts / width;
+  const std::span<const float> x = value(o.x), logits = value(o.logits);
+  const std::span<float> out = value(o.out);
+  const std::span<const float> bias =
+      o.selection_bias == kNoWeight ? std::span<const float>() : weight(o.selection_bias);
+  std::vector<float> gate(hidden), up(hidden), down(width);
+  const auto times = [&](WeightId id, size_t expert, std::span<const float> in, std::vector<float>& result) {
+    const size_t size = in.size() * result.size();
+    matmul(in, weight(id).subspan(expert * size, size), 1, static_cast<int64_t>(result.size()),
+           static_cast<int64_t>(in.size()), result);
+  };
+  for (size_t t = 0; t < tokens_.size(); ++t) {
+    const std::span<float> row = out.subspan(t * width, width);
+    std::ranges::fill(row, 0.0F);
+    for (const auto& [expert, share] : route(logits.subspan(t * experts, experts), bias, o.routing)) {
+      times(o.gate, expert, x.subspan(t * width, width), gate);
+      times(o.up, expert, x.subspan(t * width, width), up);
+      for (size_t i = 0; i < hidden; ++i) gate[i] = static_cast<float>(activate(o.activation, gate[i]) * up[i]);
+      times(o.down, expert, gate, down);
+      for (size_t i = 0; i < width; ++i) row[i] += static_cast<float>(share * down[i]);
+    }
+  }
+}
+
+void Interpreter::apply(const op::SigmoidGate& o) {
+  const std::vector<float>& y = value(o.y);
+  std::vector<float>& out = value(o.out);
+  const auto n = static_cast<size_t>(columns(o.out));
+  std::vector<float> gate(out.size() / n);
+  matmul(value(o.x), weight(o.weight), static_cast<int64_t>(gate.size()), 1, columns(o.x), gate);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(y[i] * sigmoid(gate[i / n]));
 }
 
 void Interpreter::apply(const op::SelectRows& o) {

@@ -29,16 +29,24 @@ class Interpreter {
   void apply(const op::Attention& o);
   void apply(const op::GatedActivation& o);
   void apply(const op::Add& o);
+  void apply(const op::Scale& o);
+  void apply(const op::Experts& o);
+  void apply(const op::SigmoidGate& o);
+  void apply(const op::SplitHeads& o);
+  void apply(const op::ShortConv& o);
+  void apply(const op::DeltaRule& o);
   void apply(const op::SelectRows& o);
 
   int64_t rows(ValueId id) const;
   int64_t columns(ValueId id) const { return program_.values[static_cast<size_t>(id)].columns; }
   std::vector<float>& value(ValueId id);
+  std::span<const float> weight(WeightId id) const { return weights_[static_cast<size_t>(id)]; }
 
   const Program& program_;
   std::vector<std::vector<float>> weights_;
   std::vector<std::vector<float>> values_;
   std::vector<KvLayer> kv_;
+  std::vector<std::vector<float>> states_;
   int64_t past_ = 0;
   std::span<const int32_t> tokens_, outputs_;
 };

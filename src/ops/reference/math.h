@@ -5,6 +5,10 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
+
+#include "ops/program.h"
 
 namespace nanomind::reference {
 
@@ -18,18 +22,28 @@ void rms_norm(std::span<const float> x, std::span<const float> weight, double ep
 // x * sigmoid(x), and tanh-approximated GELU.
 double silu(double x);
 double gelu_tanh(double x);
+double activate(Activation activation, double x);
+double sigmoid(double x);
+
+// cap * tanh(x / cap); x itself where cap is 0.
+double capped(double x, double cap);
+
+// The experts of one row of router logits and their weights, as op::Experts says; `bias` may be empty.
+std::vector<std::pair<size_t, double>> route(std::span<const float> logits, std::span<const float> bias,
+                                             const Routing& routing);
 
 // In place over one row; entries of minus infinity become 0.
 void softmax(std::span<double> row);
 
 // Rotates pairs (x[i], x[i + half]) of the first 2 * half elements by position * inverse_frequency[i] ("half-split"
-// pairing), or pairs (x[2i], x[2i + 1]) ("adjacent" pairing).
+// pairing), or pairs (x[2i], x[2i + 1]) ("adjacent" pairing), and multiplies them by `magnitude`.
 enum class RopePairing { halves, adjacent };
-void rope(std::span<float> head, double position, std::span<const float> inverse_frequency, RopePairing pairing);
+void rope(std::span<float> head, double position, std::span<const float> inverse_frequency, RopePairing pairing,
+          double magnitude = 1.0);
 
 // Causal attention of one query head: q[D] against keys[n, D] and values[n, D]; out[D] = softmax(scale * q K^T) V over
-// the keys first..n-1.
+// the keys first..n-1, scaled scores capped.
 void attention(std::span<const float> q, std::span<const float> keys, std::span<const float> values, int64_t first,
-               double scale, std::span<float> out);
+               double scale, double cap, std::span<float> out);
 
 }  // namespace nanomind::reference
