@@ -164,9 +164,9 @@ struct SelectStep {
   Matrix out, x;
 };
 
-using Instruction = std::variant<EmbedStep, NormStep, QuantizeStep, ProductStep, RopeStep, AttentionStep,
-                                 ActivationStep, AddStep, ScaleStep, ExpertsStep, SigmoidGateStep, SplitStep,
-                                 ShortConvStep, DeltaRuleStep, SelectStep>;
+using Instruction =
+    std::variant<EmbedStep, NormStep, QuantizeStep, ProductStep, RopeStep, AttentionStep, ActivationStep, AddStep,
+                 ScaleStep, ExpertsStep, SigmoidGateStep, SplitStep, ShortConvStep, DeltaRuleStep, SelectStep>;
 
 // What an instruction needs to know about the step that is being run.
 struct StepContext {

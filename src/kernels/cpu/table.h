@@ -93,6 +93,11 @@ struct KernelTable {
   // swiglu.
   void (*geglu)(const float* gate, const float* up, int64_t n, float* out);
 
+  // One token of the gated delta rule for one head, see op::DeltaRule: state[key_dim][value_dim] is decayed and
+  // updated, out[value_dim] = state^T q. Dimensions are at most 512; nothing aliases.
+  void (*delta_step)(float* state, const float* q, const float* k, const float* v, int key_dim, int value_dim,
+                     float decay, float beta, float* out);
+
   // n floats to halves, round to nearest even.
   void (*to_half)(const float* x, int64_t n, uint16_t* out);
 

@@ -13,8 +13,11 @@ constexpr int kChunkUnits = kChunk / kUnitColumns;
 constexpr int kUnitPairs = kUnitColumns / 2;
 constexpr int kPanelGroups = 4;
 constexpr int kTile = 6;  // activation rows: with 16 weight rows 12 sums, which leaves 4 registers
-constexpr float kLargestX = 4095;
-constexpr float kLargestW = 4095;  // roundings of scale, code and min may add 2, and 128 * 4095 * 4097 < 2^31
+
+// An int32 holds 128 products because |w| < 2^13 and the |x| of a chunk add up to less than 2^18; so much is left for
+// roundings: 3 for w (scale, code, min), 64 for the sum.
+constexpr float kLargestW = (1 << 13) - 4;
+constexpr float kLargestX = 32766, kLargestSum = (1 << 18) - 65;
 
 // kTile activation rows of a chunk. Packed activations are [tile][chunk] of these.
 struct alignas(64) Activations {
@@ -41,25 +44,27 @@ size_t scratch_bytes(int64_t) { return kPanelGroups * sizeof(GroupPanel); }
 [[gnu::always_inline]] inline __m256 magnitude(__m256 v) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v); }
 
 // Below this a reciprocal could be infinite; such values become zeros.
-constexpr float kSmallest = 1e-34f;
+constexpr float kSmallest = 1e-35f;
 
 // n <= kChunk floats to fixed point, zeros behind them; returns the scale.
 float quantize_chunk(const float* x, int64_t n, int16_t* q) {
   constexpr int kVectors = kChunk / 8;
-  __m256 v[kVectors], largest = _mm256_setzero_ps();
+  __m256 v[kVectors], largest = _mm256_setzero_ps(), sum = _mm256_setzero_ps();
   for (int i = 0; i < kVectors; ++i) {
     v[i] = n >= 8 * (i + 1) ? _mm256_loadu_ps(x + 8 * i) : _mm256_maskload_ps(x + 8 * i, first_lanes(n - 8 * i));
     largest = _mm256_max_ps(largest, magnitude(v[i]));
+    sum = _mm256_add_ps(sum, magnitude(v[i]));
   }
-  const float max = max_lanes(largest);
-  const __m256 inverse = _mm256_set1_ps(max > kSmallest ? kLargestX / max : 0);
+  const float by_largest = max_lanes(largest) / kLargestX, by_sum = sum_lanes(sum) / kLargestSum;
+  const float scale = by_sum > by_largest ? by_sum : by_largest;
+  const __m256 inverse = _mm256_set1_ps(scale > kSmallest ? 1 / scale : 0);
   for (int i = 0; i < kVectors; i += 2) {
     const __m256i low = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
     const __m256i high = _mm256_cvtps_epi32(_mm256_mul_ps(v[i + 1], inverse));
     const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0b11011000);
     _mm256_store_si256(reinterpret_cast<__m256i*>(q + 8 * i), packed);
   }
-  return max / kLargestX;
+  return scale;
 }
 
 void pack(const float* x, int64_t begin, int64_t n, int64_t columns, int64_t row, std::byte* packed) {
@@ -96,7 +101,7 @@ struct IntPanel {
   using Block = typename Format::Block;
   static constexpr Traits kTraits = Format::kTraits;
   static constexpr int kUnits = Block::kColumns / kUnitColumns;
-  static constexpr int kExtra = kTraits.bits > 4 ? 0 : kTraits.min ? 2 : 1;
+  static constexpr int kExtra = kTraits.bits == 8 ? 0 : kTraits.bits > 4 ? 1 : kTraits.min ? 3 : 2;
   static constexpr int kShift = 8 + kExtra;
 
   // Returns how many pairs of columns there are.
@@ -298,7 +303,6 @@ void install_gemm(KernelTable& table) {
   install<Q8_0>(gemm, IntWeight::q8_0);
   install<Q4_K>(gemm, IntWeight::q4_k);
   install<Q6_K>(gemm, IntWeight::q6_k);
-  install<F32>(gemm, FloatWeight::f32);
   install<F16>(gemm, FloatWeight::f16);
   install<Bf16>(gemm, FloatWeight::bf16);
 }

@@ -2,6 +2,7 @@
 // Quantisation, normalisation and activation functions, 16 floats at a time with a masked end.
 #include "kernels/cpu/avx512/exp.h"
 #include "kernels/cpu/avx512/vectors.h"
+#include "kernels/cpu/delta_step.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx512 {
@@ -100,6 +101,7 @@ void to_half(const float* x, int64_t n, uint16_t* out) {
 }  // namespace
 
 void install_elementwise(KernelTable& table) {
+  table.delta_step = delta_step;
   table.quantize = quantize;
   table.rms_norm = rms_norm;
   table.swiglu = swiglu;

@@ -135,6 +135,7 @@ void to_half(const float* x, int64_t n, uint16_t* out) {
 namespace neon {
 
 void install_elementwise(KernelTable& table) {
+  table.delta_step = delta_step;
   table.quantize = quantize;
   table.rms_norm = rms_norm;
   table.swiglu = swiglu;

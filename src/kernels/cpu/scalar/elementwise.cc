@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Portable quantisation, normalisation and activation functions.
+#include "kernels/cpu/delta_step.h"
 #include "kernels/cpu/install.h"
 #include "tensor/half.h"
 
@@ -67,6 +68,7 @@ void to_half(const float* x, int64_t n, uint16_t* out) {
 }  // namespace
 
 void install_elementwise(KernelTable& table) {
+  table.delta_step = delta_step;
   table.quantize = quantize;
   table.rms_norm = rms_norm;
   table.swiglu = swiglu;
