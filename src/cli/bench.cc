@@ -125,7 +125,7 @@ Result<Measurements> measure(const Context& context, const BenchFlags& flags, En
   }
   context.console.end_progress();
   if (flags.isas) {
-    for (const std::string& isa : cpu_isas()) {
+    for (const std::string& isa : device_isas()) {
       const auto other = TRY(open_device("cpu", {.threads = std::max(1, info.threads), .isa = isa}));
       double peak = 0;
       for (int probe = 0; probe < kProbesPerTurn; ++probe) peak = std::max(peak, other->measure_peak() / 1e12);

@@ -72,7 +72,7 @@ Finding check_kernels(const Context& context) {
                                                     .isa = settings.isa});
   if (!device) return {"kernels", Verdict::problem, device.error().message};
   return {"kernels", Verdict::good,
-          fmt::format("{} run here; {} will be used ({}; threads {})", fmt::join(cpu_isas(), ", "),
+          fmt::format("{} run here; {} will be used ({}; threads {})", fmt::join(device_isas(), ", "),
                       (*device)->info().isa, (*device)->info().description, (*device)->info().threads_reason)};
 }
 

@@ -33,7 +33,7 @@ std::vector<std::string> device_names() {
   return names;
 }
 
-std::vector<std::string> cpu_isas() { return runnable_isas(); }
+std::vector<std::string> device_isas() { return runnable_isas(); }
 
 Result<std::unique_ptr<Device>> open_device(std::string_view name, const DeviceOptions& options) {
   for (const Entry& entry : kDevices) {

@@ -24,7 +24,7 @@ struct DeviceOptions {
 std::vector<std::string> device_names();
 
 // Values of DeviceOptions::isa that run here, from the narrowest to the widest.
-std::vector<std::string> cpu_isas();
+std::vector<std::string> device_isas();
 
 // "cpu", or "sim:cpu" for the CPU behind the simulated device. The error lists the known names.
 Result<std::unique_ptr<Device>> open_device(std::string_view name, const DeviceOptions& options);
