@@ -17,6 +17,7 @@
 #include "runtime/kv_cache.h"
 #include "runtime/memory_budget.h"
 #include "runtime/session.h"
+#include "runtime/state_store.h"
 #include "tensor/half.h"
 #include "tensor/packed.h"
 
@@ -26,6 +27,9 @@ namespace {
 // Tokens of the largest step: enough rows to reuse each weight many times, few enough that their activations stay in
 // cache.
 constexpr int64_t kMaxStepTokens = 256;
+
+// Of recurrent models: open sessions and snapshots.
+constexpr int32_t kStateSlots = 8;
 
 // What the program's weights are bound to: packed matrices, and vectors as floats (in the mapped file, or converted
 // here).
@@ -131,6 +135,7 @@ class LocalEngine final : public Engine {
   Result<void> load(const EngineOptions& options, std::chrono::steady_clock::time_point start) {
     Model model = TRY(build_model(file_));
     TRY(choose_context(model, options));
+    fit_context(model, context_);
     tokenizer_ = TRY(make_tokenizer(file_));
     if (tokenizer_->vocabulary_size() > model.vocabulary) {
       return fail(
@@ -163,7 +168,7 @@ class LocalEngine final : public Engine {
     return tokenizer_->encode(text, ControlTokens::recognise, has_bos ? Beginning::omit : Beginning::add_if_model_does);
   }
 
-  Result<std::unique_ptr<Session>> open_session() override { return std::make_unique<LocalSession>(host_); }
+  Result<std::unique_ptr<Session>> open_session() override { return LocalSession::open(host_); }
 
  private:
   Result<void> choose_context(const Model& model, const EngineOptions& options) {
@@ -216,7 +221,8 @@ class LocalEngine final : public Engine {
         model.program,
         {.weights = binding_->views(), .max_tokens = step, .max_outputs = outputs, .precision = options.precision}));
     const int64_t blocks = (context_ + kKvBlockTokens - 1) / kKvBlockTokens;
-    info_.kv_bytes = executable_->kv_block_bytes() * static_cast<uint64_t>(blocks);
+    info_.kv_bytes = executable_->kv_block_bytes() * static_cast<uint64_t>(blocks) +
+                     executable_->state_bytes() * static_cast<uint64_t>(kStateSlots);
     info_.activation_bytes = executable_->activation_bytes();
     const uint64_t budget = options.memory_bytes > 0 ? options.memory_bytes : available_memory();
     TRY(check_memory({.weight_bytes = matrix_bytes(model.program) + info_.activation_bytes,
@@ -224,8 +230,10 @@ class LocalEngine final : public Engine {
                       .context = context_},
                      budget));
     cache_.emplace(TRY(KvCache::create(*device_, executable_->kv_block_bytes(), blocks)));
+    states_.emplace(TRY(StateStore::create(*device_, executable_->state_bytes(), kStateSlots)));
     host_ = {.executable = executable_.get(),
              .cache = &*cache_,
+             .states = &*states_,
              .tokenizer = tokenizer_.get(),
              .vocabulary = model.vocabulary,
              .capacity = context_,
@@ -260,6 +268,7 @@ class LocalEngine final : public Engine {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Executable> executable_;
   std::optional<KvCache> cache_;
+  std::optional<StateStore> states_;
   SessionHost host_;
   EngineInfo info_;
   int64_t context_ = 0;

@@ -20,12 +20,29 @@ bool cancelled(const std::atomic<bool>* flag) { return flag != nullptr && flag->
 
 }  // namespace
 
-LocalSession::LocalSession(const SessionHost& host) : host_(host) {
+Result<std::unique_ptr<Session>> LocalSession::open(const SessionHost& host) {
+  const std::optional<int32_t> state = host.states->acquire();
+  if (!state) return fail(ErrorCode::out_of_memory, "All states of this engine are used by open sessions; end one.");
+  return std::unique_ptr<Session>(new LocalSession(host, *state));
+}
+
+LocalSession::LocalSession(const SessionHost& host, int32_t state)
+    : host_(host), state_(state), snapshots_(*host.states) {
   tokens_.reserve(static_cast<size_t>(host.capacity));
   blocks_.reserve(static_cast<size_t>(host.capacity / kKvBlockTokens + 1));
 }
 
-LocalSession::~LocalSession() { truncate(0); }
+LocalSession::~LocalSession() {
+  truncate(0);
+  host_.states->release(state_);
+}
+
+int64_t LocalSession::rewind(int64_t length) {
+  if (host_.states->needed() && length < static_cast<int64_t>(tokens_.size()))
+    length = snapshots_.restore(state_, length);
+  truncate(length);
+  return length;
+}
 
 void LocalSession::truncate(int64_t length) {
   tokens_.resize(static_cast<size_t>(length));
@@ -40,9 +57,12 @@ Result<OutputRows> LocalSession::step(std::span<const TokenId> tokens, std::span
   const auto past = static_cast<int64_t>(tokens_.size()), rows = static_cast<int64_t>(tokens.size());
   while (static_cast<int64_t>(blocks_.size()) * kKvBlockTokens < past + rows)
     blocks_.push_back(TRY(host_.cache->acquire()));
-  const SequenceRows sequence{.blocks = blocks_, .past = past, .rows = rows};
-  const OutputRows out = TRY(host_.executable->run(
-      {.tokens = tokens, .sequences = {&sequence, 1}, .outputs = outputs, .kv_cache = &host_.cache->buffer()}));
+  const SequenceRows sequence{.blocks = blocks_, .past = past, .rows = rows, .state = state_};
+  const OutputRows out = TRY(host_.executable->run({.tokens = tokens,
+                                                    .sequences = {&sequence, 1},
+                                                    .outputs = outputs,
+                                                    .kv_cache = &host_.cache->buffer(),
+                                                    .states = host_.states->buffer()}));
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   return out;
 }
@@ -71,8 +91,14 @@ Result<void> LocalSession::feed(std::span<const TokenId> tokens, const std::atom
   const auto [mine, theirs] = std::ranges::mismatch(tokens_, tokens);
   // The last token is always evaluated: its logits are what the caller wants.
   const auto common = std::min<int64_t>(mine - tokens_.begin(), static_cast<int64_t>(tokens.size()) - 1);
-  truncate(common);
-  return extend(tokens.subspan(static_cast<size_t>(common)), cancel);
+  std::span<const TokenId> rest = tokens.subspan(static_cast<size_t>(rewind(common)));
+  if (host_.states->needed() && rest.size() > 1) {
+    // Where another turn, or the same question again, will begin.
+    TRY(extend(rest.first(rest.size() - 1), cancel));
+    snapshots_.take(state_, static_cast<int64_t>(tokens_.size()));
+    rest = rest.last(1);
+  }
+  return extend(rest, cancel);
 }
 
 Result<Generation> LocalSession::generate(std::span<const TokenId> prompt, const GenerateOptions& options) {
@@ -134,7 +160,7 @@ Result<void> LocalSession::score(std::span<const TokenId> tokens, int64_t first,
   if (first < 0 || first > count)
     return fail(ErrorCode::invalid_argument, "The first position to score is outside the text.");
   if (count > host_.capacity) return fail(ErrorCode::context_full, "The text to score does not fit the context.");
-  truncate(0);
+  rewind(0);
   TRY(extend(tokens.first(static_cast<size_t>(first)), nullptr));
   std::vector<int32_t> rows;
   for (int64_t done = first; done < count;) {

@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "runtime/engine.h"
 #include "runtime/kv_cache.h"
+#include "runtime/state_store.h"
 
 namespace nanomind {
 
@@ -17,6 +18,7 @@ namespace nanomind {
 struct SessionHost {
   Executable* executable = nullptr;
   KvCache* cache = nullptr;
+  StateStore* states = nullptr;
   const Tokenizer* tokenizer = nullptr;
   int64_t vocabulary = 0;   // V
   int64_t capacity = 0;     // tokens that a session may hold
@@ -26,7 +28,8 @@ struct SessionHost {
 
 class LocalSession final : public Session {
  public:
-  explicit LocalSession(const SessionHost& host);
+  // out_of_memory when a recurrent model has no slot left for its state.
+  static Result<std::unique_ptr<Session>> open(const SessionHost& host);
   ~LocalSession() override;
 
   Result<void> feed(std::span<const TokenId> tokens, const std::atomic<bool>* cancel) override;
@@ -38,17 +41,22 @@ class LocalSession final : public Session {
                      const std::function<void(int64_t, std::span<const float>)>& on_row) override;
 
  private:
+  LocalSession(const SessionHost& host, int32_t state);
   // Evaluates `tokens` after what is held; `outputs` are rows of this step.
   Result<OutputRows> step(std::span<const TokenId> tokens, std::span<const int32_t> outputs);
   // Evaluates `tokens` in steps, keeping the logits of the last one.
   Result<void> extend(std::span<const TokenId> tokens, const std::atomic<bool>* cancel);
   Result<void> sample_loop(const GenerateOptions& options, Generation& out);
-  // Drops everything after the first `length` tokens.
+  // Drops everything after the first `length` tokens; of a recurrent model, after those that a snapshot of its state
+  // covers. Returns how many are left.
+  int64_t rewind(int64_t length);
   void truncate(int64_t length);
 
   SessionHost host_;
   std::vector<TokenId> tokens_;
   std::vector<int32_t> blocks_;
+  int32_t state_;
+  Snapshots snapshots_;
   std::span<const float> logits_;
 };
 

@@ -37,6 +37,7 @@ class SimExecutable final : public Executable {
     return inner_->run(step);
   }
   size_t kv_block_bytes() const override { return inner_->kv_block_bytes(); }
+  size_t state_bytes() const override { return inner_->state_bytes(); }
   size_t activation_bytes() const override { return inner_->activation_bytes(); }
 
  private:
