@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "text/escaped_space.h"
 #include "text/merge_list.h"
 #include "text/utf8.h"
 
@@ -18,17 +19,6 @@ namespace nanomind {
 namespace {
 
 constexpr TokenId kNoToken = -1;
-constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581
-
-std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
-  std::string out;
-  out.reserve(text.size());
-  size_t position = 0;
-  for (size_t found; (found = text.find(from, position)) != std::string_view::npos; position = found + from.size()) {
-    out.append(text, position, found - position).append(to);
-  }
-  return out.append(text, position);
-}
 
 // The byte of a spelling such as "<0x0A>".
 std::optional<uint8_t> parse_byte_token(std::string_view spelling) {
@@ -58,13 +48,13 @@ class SentencePieceTokenizer final : public VocabularyTokenizer {
 
   // U+2581 in the text means a space to the library too, also within what is always recognised ("  ").
   std::vector<TokenId> encode(std::string_view text, ControlTokens control, Beginning beginning) const override {
-    return VocabularyTokenizer::encode(replace_all(text, kSpace, " "), control, beginning);
+    return VocabularyTokenizer::encode(replace_all(text, kEscapedSpace, " "), control, beginning);
   }
 
  private:
   void encode_text(std::string_view raw, Place place, std::vector<TokenId>& ids) const override {
-    std::string text = replace_all(raw, " ", kSpace);
-    if (vocabulary().adds_space_prefix && place == Place::start) text.insert(0, kSpace);
+    std::string text = replace_all(raw, " ", kEscapedSpace);
+    if (vocabulary().adds_space_prefix && place == Place::start) text.insert(0, kEscapedSpace);
     std::vector<Symbol> symbols;
     for (size_t i = 0; i < text.size();) {
       const size_t length = next_utf8(text, i).length;
@@ -122,7 +112,8 @@ Result<std::unique_ptr<Tokenizer>> make_sentencepiece_tokenizer(Vocabulary vocab
   for (size_t i = 0; i < bytes.size(); ++i) {
     const std::string& spelling = vocabulary.tokens[i];
     const TokenType type = vocabulary.types[i];
-    if (type == TokenType::normal || type == TokenType::user_defined) bytes[i] = replace_all(spelling, kSpace, " ");
+    if (type == TokenType::normal || type == TokenType::user_defined)
+      bytes[i] = replace_all(spelling, kEscapedSpace, " ");
     if (type == TokenType::byte) {
       const auto byte = parse_byte_token(spelling);
       if (!byte)

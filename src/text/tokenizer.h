@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to token ids and back. Implementations: byte-level BPE (bpe.cc) and SentencePiece BPE (sentencepiece.cc).
+// Text to token ids and back. Implementations: byte-level BPE (bpe.cc), SentencePiece BPE (sentencepiece.cc) and
+// unigram (unigram.cc), WordPiece (wordpiece.cc).
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,13 @@ enum class ControlTokens { as_text, recognise };
 // Whether the beginning-of-sequence token is put first where the model's file asks for it.
 enum class Beginning { add_if_model_does, omit };
 
+// Control tokens around a gap to fill: text before it, text after it, the answer. Null where the model has none.
+struct InfillTokens {
+  std::optional<TokenId> prefix{};
+  std::optional<TokenId> suffix{};
+  std::optional<TokenId> middle{};
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -38,6 +46,12 @@ class Tokenizer {
   virtual std::optional<TokenId> beginning_token() const = 0;
   virtual std::optional<TokenId> end_token() const = 0;
   virtual bool adds_beginning() const = 0;
+  // What models that embed or compare texts were trained to see after a complete text: the end or separator token. Null
+  // where the model's file does not ask for one.
+  virtual std::optional<TokenId> closing_token() const = 0;
+  // What stands between the first of two texts, closed as above, and the second. Null where the file asks for nothing.
+  virtual std::optional<TokenId> pair_separator() const = 0;
+  virtual InfillTokens infill_tokens() const = 0;
   // True for every token that ends an answer (end of sequence, of turn, of message).
   virtual bool ends_generation(TokenId id) const = 0;
 };

@@ -73,11 +73,95 @@ TEST(MakeTokenizer, EndOfTurnEndsTheAnswerToo) {
   EXPECT_FALSE(tokenizer->ends_generation(3));  // by its type it is not a control token here
 }
 
+TEST(MakeTokenizer, Llama3TakesWholeWordsAndBeginsWithItsToken) {
+  GgufTestWriter writer;
+  writer.add("tokenizer.ggml.model", "gpt2").add("tokenizer.ggml.pre", "llama-bpe");
+  writer.add("tokenizer.ggml.tokens", std::vector<std::string>{"a", "b", "ab", "aba", "<|begin_of_text|>"});
+  writer.add("tokenizer.ggml.token_type", std::vector<int32_t>{1, 1, 1, 1, 3});
+  writer.add("tokenizer.ggml.merges", std::vector<std::string>{"a b"}).add("tokenizer.ggml.bos_token_id", uint32_t{4});
+  const auto tokenizer = *make(writer);
+  // No merge leads to "aba"; as a whole word it is that token, within a longer one it is not.
+  EXPECT_THAT(tokenizer->encode("aba", ControlTokens::as_text, Beginning::add_if_model_does), ElementsAre(4, 3));
+  EXPECT_THAT(tokenizer->encode("abab", ControlTokens::as_text, Beginning::omit), ElementsAre(2, 2));
+}
+
+TEST(MakeTokenizer, ReadsUnigram) {
+  GgufTestWriter writer;
+  writer.add("tokenizer.ggml.model", "t5");
+  writer.add("tokenizer.ggml.tokens", std::vector<std::string>{"<s>", "</s>", "<unk>", "\u2581a", "b"});
+  writer.add("tokenizer.ggml.token_type", std::vector<int32_t>{3, 3, 2, 1, 1});
+  writer.add("tokenizer.ggml.scores", std::vector<float>{0, 0, 0, -1, -2});
+  writer.add("tokenizer.ggml.bos_token_id", uint32_t{0}).add("tokenizer.ggml.add_bos_token", true);
+  writer.add("tokenizer.ggml.seperator_token_id", uint32_t{1}).add("tokenizer.ggml.add_sep_token", true);
+  writer.add("tokenizer.ggml.remove_extra_whitespaces", true);
+  const auto tokenizer = *make(writer);
+  EXPECT_THAT(tokenizer->encode(" ab?", ControlTokens::as_text, Beginning::add_if_model_does), ElementsAre(0, 3, 4, 2));
+  EXPECT_EQ(tokenizer->closing_token(), 1);
+  EXPECT_EQ(tokenizer->pair_separator(), 1);
+  EXPECT_THAT(message(writer.add("tokenizer.ggml.precompiled_charsmap", std::vector<float>{1})),
+              HasSubstr("not a list of bytes"));
+}
+
+TEST(MakeTokenizer, ReadsWordPiece) {
+  GgufTestWriter writer;
+  writer.add("tokenizer.ggml.model", "bert");
+  writer.add("tokenizer.ggml.tokens", std::vector<std::string>{"[UNK]", "[CLS]", "[SEP]", "\u2581a", "b"});
+  const auto tokenizer = *make(writer);
+  EXPECT_THAT(tokenizer->encode("Äb b", ControlTokens::as_text, Beginning::add_if_model_does), ElementsAre(1, 3, 4, 0));
+  EXPECT_EQ(tokenizer->closing_token(), 2);
+  EXPECT_EQ(tokenizer->pair_separator(), std::nullopt);
+  const auto cased = *make(writer.add("tokenizer.ggml.normalizer.lowercase", false));
+  EXPECT_THAT(cased->encode("ab A", ControlTokens::as_text, Beginning::omit), ElementsAre(3, 4, 0));
+}
+
+TEST(MakeTokenizer, ClosesATextWhereTheFileAsksForIt) {
+  EXPECT_EQ((*make(bpe().add("tokenizer.ggml.eos_token_id", uint32_t{1})))->closing_token(), std::nullopt);
+  const auto tokenizer =
+      *make(bpe().add("tokenizer.ggml.eos_token_id", uint32_t{1}).add("tokenizer.ggml.add_eos_token", true));
+  EXPECT_EQ(tokenizer->closing_token(), 1);
+}
+
+TEST(MakeTokenizer, FindsTheTokensAroundAGap) {
+  GgufTestWriter writer;
+  writer.add("tokenizer.ggml.model", "gpt2").add("tokenizer.ggml.pre", "starcoder");
+  writer.add("tokenizer.ggml.tokens", std::vector<std::string>{"a", "<fim_suffix>", "<fim_prefix>", "<mid>"});
+  writer.add("tokenizer.ggml.token_type", std::vector<int32_t>{1, 4, 3, 3});
+  writer.add("tokenizer.ggml.merges", std::vector<std::string>{}).add("tokenizer.ggml.fim_mid_token_id", uint32_t{3});
+  const auto tokenizer = *make(writer);
+  EXPECT_EQ(tokenizer->infill_tokens().prefix, 2);
+  EXPECT_EQ(tokenizer->infill_tokens().suffix, 1);
+  EXPECT_EQ(tokenizer->infill_tokens().middle, 3);
+  EXPECT_THAT(tokenizer->encode("a<fim_suffix>a", ControlTokens::as_text, Beginning::omit), ElementsAre(0, 0));
+  EXPECT_EQ((*make(bpe()))->infill_tokens().prefix, std::nullopt);
+}
+
+TEST(MakeTokenizer, WhatEndsAnswersIsAControlTokenWhateverTheFileCallsIt) {
+  const std::vector<int32_t> types = {1, 1, 1, 4, 4, 4};
+  const auto tokenizer = *make(bpe().add("tokenizer.ggml.token_type", types));
+  EXPECT_THAT(tokenizer->encode("a<|im_end|>b<x>", ControlTokens::as_text, Beginning::omit), ElementsAre(0, 1, 5));
+  EXPECT_THAT(tokenizer->encode("a<|im_end|>b", ControlTokens::recognise, Beginning::omit), ElementsAre(0, 3, 1));
+  EXPECT_TRUE(tokenizer->ends_generation(3));
+}
+
+TEST(MakeTokenizer, EndOfAPartDoesNotEndTheAnswer) {
+  GgufTestWriter writer;
+  writer.add("tokenizer.ggml.model", "gpt2").add("tokenizer.ggml.pre", "gpt-4o");
+  writer.add("tokenizer.ggml.tokens", std::vector<std::string>{"<|end|>", "<|return|>", "<|call|>"});
+  writer.add("tokenizer.ggml.token_type", std::vector<int32_t>{3, 3, 3});
+  writer.add("tokenizer.ggml.merges", std::vector<std::string>{});
+  const auto tokenizer = *make(writer);
+  EXPECT_FALSE(tokenizer->ends_generation(0));
+  EXPECT_TRUE(tokenizer->ends_generation(1));
+  EXPECT_TRUE(tokenizer->ends_generation(2));
+}
+
 TEST(MakeTokenizer, BadFilesAreErrorsThatSayWhatIsWrong) {
   EXPECT_THAT(message(GgufTestWriter()), HasSubstr("tokenizer.ggml.model"));
-  EXPECT_THAT(message(GgufTestWriter().add("tokenizer.ggml.model", "bert")),
-              testing::AllOf(HasSubstr("\"bert\""), HasSubstr("gpt2"), HasSubstr("llama")));
-  EXPECT_THAT(message(GgufTestWriter().add("tokenizer.ggml.model", "gpt2")), HasSubstr("tokenizer.ggml.tokens"));
+  EXPECT_THAT(message(GgufTestWriter().add("tokenizer.ggml.model", "rwkv")),
+              testing::AllOf(HasSubstr("\"rwkv\""), HasSubstr("gpt2"), HasSubstr("bert")));
+  EXPECT_THAT(message(GgufTestWriter().add("tokenizer.ggml.model", "none")), HasSubstr("has no vocabulary"));
+  EXPECT_THAT(message(GgufTestWriter().add("tokenizer.ggml.model", "gpt2").add("tokenizer.ggml.pre", "qwen2")),
+              HasSubstr("tokenizer.ggml.tokens"));
   EXPECT_THAT(message(bpe().add("tokenizer.ggml.token_type", std::vector<int32_t>{1, 2})), HasSubstr("2 token types"));
   EXPECT_THAT(message(bpe().add("tokenizer.ggml.token_type", std::vector<int32_t>{1, 1, 1, 1, 1, 9})),
               HasSubstr("type 9"));

@@ -11,10 +11,43 @@
 namespace nanomind {
 namespace {
 
-// Control tokens that end an answer, by the spelling that model families use; files often name only one of them.
-constexpr std::array<std::string_view, 14> kEndSpellings = {
-    "<|im_end|>", "<end_of_turn>", "<|endoftext|>", "<|eot_id|>", "</s>",     "<|end|>", "<|end_of_text|>",
-    "<|eom_id|>", "<eos>",         "<EOT>",         "<|return|>", "<|call|>", "<turn|>", "<|end_of_turn|>"};
+// Control tokens that end an answer, by the spelling that model families use; files often name only one of them. The
+// last line ends what is filled into a gap.
+constexpr auto kEndSpellings = std::to_array<std::string_view>({"<|im_end|>",
+                                                                "<end_of_turn>",
+                                                                "<|endoftext|>",
+                                                                "<|eot_id|>",
+                                                                "</s>",
+                                                                "<|end|>",
+                                                                "<|end_of_text|>",
+                                                                "<|eom_id|>",
+                                                                "<eos>",
+                                                                "<EOT>",
+                                                                "_<EOT>",
+                                                                "[EOT]",
+                                                                "[EOS]",
+                                                                "[e~[",
+                                                                "<|return|>",
+                                                                "<|call|>",
+                                                                "<|calls|>",
+                                                                "<|flush|>",
+                                                                "<turn|>",
+                                                                "<|tool_response>",
+                                                                "<|end_of_turn|>",
+                                                                "<end_of_utterance>",
+                                                                "<\uff5cend\u2581of\u2581sentence\uff5c>",
+                                                                "<|fim_pad|>",
+                                                                "<|fim_repo|>",
+                                                                "<|repo_name|>",
+                                                                "<|file_sep|>"});
+
+bool is_end_spelling(std::string_view spelling) {
+  return std::ranges::find(kEndSpellings, spelling) != kEndSpellings.end();
+}
+
+bool contains(const Vocabulary& vocabulary, std::string_view spelling) {
+  return std::ranges::find(vocabulary.tokens, spelling) != vocabulary.tokens.end();
+}
 
 Result<void> check_id(const Vocabulary& vocabulary, TokenId id, std::string_view what) {
   if (id >= 0 && static_cast<size_t>(id) < vocabulary.tokens.size()) return {};
@@ -37,19 +70,43 @@ Result<void> validate(const Vocabulary& vocabulary) {
   if (vocabulary.end) TRY(check_id(vocabulary, *vocabulary.end, "end"));
   if (vocabulary.unknown) TRY(check_id(vocabulary, *vocabulary.unknown, "unknown"));
   for (const TokenId id : vocabulary.more_ends) TRY(check_id(vocabulary, id, "end"));
+  if (vocabulary.separator) TRY(check_id(vocabulary, *vocabulary.separator, "separator"));
+  const auto& [prefix, suffix, middle] = vocabulary.infill;
+  for (const auto& id : {prefix, suffix, middle}) {
+    if (id) TRY(check_id(vocabulary, *id, "infill"));
+  }
   return {};
+}
+
+void correct_types(Vocabulary& vocabulary) {
+  const auto correct = [&](TokenId id) {
+    if (id < 0 || static_cast<size_t>(id) >= vocabulary.types.size()) return;
+    if (vocabulary.types[id] == TokenType::user_defined) vocabulary.types[id] = TokenType::control;
+  };
+  for (size_t i = 0; i < std::min(vocabulary.types.size(), vocabulary.tokens.size()); ++i) {
+    // "</s>" is a tag of HTML to some models, and user-defined for that reason.
+    const std::string_view spelling = vocabulary.tokens[i];
+    if (is_end_spelling(spelling) && spelling != "</s>") correct(static_cast<TokenId>(i));
+  }
+  const auto& [prefix, suffix, middle] = vocabulary.infill;
+  for (const auto& id : {vocabulary.beginning, vocabulary.end, vocabulary.separator, prefix, suffix, middle}) {
+    if (id) correct(*id);
+  }
+  for (const TokenId id : vocabulary.more_ends) correct(id);
 }
 
 VocabularyTokenizer::VocabularyTokenizer(Vocabulary vocabulary, std::vector<std::string> bytes)
     : vocabulary_(std::move(vocabulary)), bytes_(std::move(bytes)), ends_(vocabulary_.tokens.size()) {
   CHECK(bytes_.size() == vocabulary_.tokens.size());
+  // Where messages have several parts, <|end|> ends a part only.
+  const bool end_ends_part = contains(vocabulary_, "<|return|>") || contains(vocabulary_, "<|flush|>");
   for (TokenId id = 0; id < vocabulary_size(); ++id) {
     const std::string& spelling = vocabulary_.tokens[id];
     const TokenType type = vocabulary_.types[id];
     if (type == TokenType::user_defined) user_defined_.add(spelling, id);
     if (type == TokenType::user_defined || type == TokenType::control) all_special_.add(spelling, id);
-    if (type == TokenType::control && std::ranges::find(kEndSpellings, spelling) != kEndSpellings.end())
-      ends_[id] = true;
+    const bool ends = type == TokenType::control && is_end_spelling(spelling);
+    ends_[id] = ends && !(end_ends_part && spelling == "<|end|>");
   }
   if (vocabulary_.end) ends_[*vocabulary_.end] = true;
   for (const TokenId id : vocabulary_.more_ends) ends_[id] = true;
@@ -83,6 +140,14 @@ std::string_view VocabularyTokenizer::piece(TokenId id) const {
 }
 
 bool VocabularyTokenizer::adds_beginning() const { return vocabulary_.beginning && vocabulary_.adds_beginning; }
+
+std::optional<TokenId> VocabularyTokenizer::closing_token() const {
+  return vocabulary_.adds_end ? vocabulary_.end : std::nullopt;
+}
+
+std::optional<TokenId> VocabularyTokenizer::pair_separator() const {
+  return vocabulary_.adds_separator ? vocabulary_.separator : std::nullopt;
+}
 
 bool VocabularyTokenizer::ends_generation(TokenId id) const { return in_range(id) && ends_[id]; }
 

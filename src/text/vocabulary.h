@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vocabulary as plain data, and what both kinds of tokenizer do with it alike: spellings, special tokens, ends.
+// A vocabulary as plain data, and what all kinds of tokenizer do with it alike: spellings, special tokens, ends.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,21 @@ struct Vocabulary {
   std::optional<TokenId> end{};
   std::vector<TokenId> more_ends{};  // end of turn, of message
   std::optional<TokenId> unknown{};
+  std::optional<TokenId> separator{};
+  InfillTokens infill{};
   bool adds_beginning = false;
-  bool adds_space_prefix = false;  // SentencePiece
+  bool adds_end = false;
+  bool adds_separator = false;        // between two texts
+  bool adds_space_prefix = false;     // SentencePiece
+  bool removes_extra_spaces = false;  // SentencePiece unigram
+  std::string charsmap{};             // SentencePiece unigram: the table of replacements, or empty
+  bool lowercases = true;             // WordPiece
+  bool strips_accents = true;         // WordPiece
 };
+
+// Some files call tokens user-defined that end an answer or mark its parts, so that what users type would become them.
+// Makes control tokens of those; for reading files, before the tokenizer is made.
+void correct_types(Vocabulary& vocabulary);
 
 // Checks that lists are equally long and that ids are in range.
 Result<void> validate(const Vocabulary& vocabulary);
@@ -44,6 +56,9 @@ class VocabularyTokenizer : public Tokenizer {
   std::optional<TokenId> beginning_token() const final { return vocabulary_.beginning; }
   std::optional<TokenId> end_token() const final { return vocabulary_.end; }
   bool adds_beginning() const final;
+  std::optional<TokenId> closing_token() const final;
+  std::optional<TokenId> pair_separator() const final;
+  InfillTokens infill_tokens() const final { return vocabulary_.infill; }
   bool ends_generation(TokenId id) const final;
 
  protected:

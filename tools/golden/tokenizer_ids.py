@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the expected ids of every text in tests/data/tokenizer_corpus.txt into tests/data/tokenizer/.
 
-Needs: pip install gguf tokenizers sentencepiece protobuf
+Needs: pip install gguf tokenizers sentencepiece protobuf regex, and a Python whose unicodedata is of version 14 (3.11)
 
-  tokenizer_ids.py small               trains three small vocabularies on the corpus, so that tests need no model
+  tokenizer_ids.py small               trains small vocabularies on the corpus, so that tests need no model
   tokenizer_ids.py real NAME MODEL.gguf    uses the vocabulary of a model's file
 
 The ids come from the libraries that models are trained with: `tokenizers` for byte-level BPE, with the pre-tokenizers of
@@ -12,13 +12,15 @@ Byte-level BPE of Qwen: the published file also normalises to NFC; a GGUF does n
 so no normaliser is used here.
 
 One line per text: the number of ids and the FNV-1a hash (64 bits, hexadecimal) of the ids as little-endian int32; "-" for
-texts that are not UTF-8, which these libraries do not take.
+texts that are not UTF-8, which these libraries do not take. WordPiece also leaves out texts with characters younger than
+Unicode 14, which the tables of Debian 12 do not know.
 """
 
 import io
 import pathlib
 import struct
 import sys
+import unicodedata
 
 from escape import escape, unescape
 
@@ -38,6 +40,12 @@ def text_or_none(data):
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return None
+
+
+def is_young(text):
+    import regex
+    assert unicodedata.unidata_version == "14.0.0"
+    return any(unicodedata.category(c) == "Cn" and regex.match(r"\P{Cn}", c) for c in text)
 
 
 def hash_ids(ids):
@@ -60,7 +68,7 @@ def write_vocabulary(name, tokens, types, scores, merges):
     with open(DATA / "tokenizer" / f"{name}.vocabulary", "w", encoding="utf-8") as out:
         out.write(f"{len(tokens)} {len(merges)}\n")
         for token, kind, score in zip(tokens, types, scores):
-            out.write(f"{kind} {score:g} {escape(token.encode())}\n")
+            out.write(f"{kind} {score:.9g} {escape(token.encode())}\n")
         out.writelines(escape(merge.encode()) + "\n" for merge in merges)
 
 
@@ -141,6 +149,58 @@ def small_sentencepiece(name):
     write_ids(name, lambda text: processor.encode(text))
 
 
+def small_unigram(name):
+    """With the replacements, the escaped spaces and the prefix that T5 and XLM-RoBERTa have. Texts that are not UTF-8, too."""
+    import sentencepiece
+    from sentencepiece import sentencepiece_model_pb2
+    model = io.BytesIO()
+    sentences = [t for t in map(text_or_none, texts()) if t and "\x00" not in t]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences), model_writer=model, vocab_size=1400, model_type="unigram",
+        character_coverage=0.985, normalization_rule_name="nmt_nfkc", minloglevel=2, num_threads=1)
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    pieces = proto.pieces
+    write_vocabulary(name, [p.piece for p in pieces], [p.type for p in pieces], [p.score for p in pieces], [])
+    (DATA / "tokenizer" / f"{name}.charsmap").write_bytes(proto.normalizer_spec.precompiled_charsmap)
+    for suffix, trims, prefixes in (("", True, True), ("-as-is", False, False)):
+        proto.normalizer_spec.remove_extra_whitespaces = trims
+        proto.normalizer_spec.add_dummy_prefix = prefixes
+        processor = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
+        with open(DATA / "tokenizer" / f"{name}{suffix}.ids", "w") as out:
+            for data in texts():
+                ids = processor.encode(data)
+                out.write(f"{len(ids)} {hash_ids(ids):016x}\n")
+
+
+def small_wordpiece(name):
+    """Spelled as GGUF files spell it: U+2581 before pieces that begin a word, nothing before the others."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=100))
+    cased = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
+    uncased = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.normalizer = uncased
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=2000, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator((t for t in map(text_or_none, texts()) if t), trainer)
+    wordpiece(name, tokenizer, [("", uncased), ("-cased", cased)])
+
+
+def wordpiece(name, tokenizer, variants):
+    tokens = [t for t, _ in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    spell = lambda t: t if t in special else t[2:] if t.startswith("##") else "\u2581" + t
+    write_vocabulary(name, [spell(t) for t in tokens], [CONTROL if t in special else NORMAL for t in tokens], [0] * len(tokens), [])
+    # Special tokens would be found in texts that spell them; here they are text.
+    from tokenizers import Tokenizer, models
+    for suffix, normalizer in variants:
+        plain = Tokenizer(models.WordPiece(vocab=tokenizer.get_vocab(), unk_token="[UNK]", max_input_chars_per_word=100))
+        plain.normalizer, plain.pre_tokenizer = normalizer, tokenizer.pre_tokenizer
+        # U+2581 followed by a letter is ambiguous once "##" is gone.
+        encode = lambda text: None if is_young(text) or "\u2581" in text else plain.encode(text, add_special_tokens=False).ids
+        write_ids(name + suffix, encode)
+
+
 def real(name, path):
     import gguf
     fields = gguf.GGUFReader(path).fields
@@ -157,6 +217,8 @@ def main():
         small_bpe("small-smollm", "smollm")
         small_bpe("small-qwen2", "qwen2")
         small_sentencepiece("small-sentencepiece")
+        small_unigram("small-unigram")
+        small_wordpiece("small-wordpiece")
     else:
         real(sys.argv[2], sys.argv[3])
 

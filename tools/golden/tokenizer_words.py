@@ -10,13 +10,9 @@ combined with exclusive or; "----" for texts that are not UTF-8 and for texts wi
 which the tables of Debian 12 do not know.
 """
 
-import unicodedata
-
-import regex
-
 from tokenizers import Regex, pre_tokenizers
 
-from tokenizer_ids import DATA, hash_ids, text_or_none, texts
+from tokenizer_ids import DATA, hash_ids, is_young, text_or_none, texts
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -79,10 +75,6 @@ RULES = {
 }
 
 
-def is_young(text):
-    return any(unicodedata.category(c) == "Cn" and regex.match(r"\P{Cn}", c) for c in text)
-
-
 def splitter(steps):
     """After GPT-2's step a text is spelled in its byte alphabet, which is why the byte-level steps come last here."""
     parts = [pre_tokenizers.Split(Regex(step), behavior="isolated") if isinstance(step, str) else step for step in steps]
@@ -92,7 +84,6 @@ def splitter(steps):
 
 
 def main():
-    assert unicodedata.unidata_version == "14.0.0"
     with open(DATA / "tokenizer" / "words.txt", "w") as out:
         for name, steps in RULES.items():
             rule, hashes = splitter(steps), []
