@@ -15,9 +15,10 @@ struct Architecture {
 };
 
 constexpr Architecture kArchitectures[] = {
-    {"gemma3", build_gemma3},
-    {"llama", build_llama},
-    {"qwen2", build_qwen2},
+    {"gemma2", build_gemma2},         {"gemma3", build_gemma3}, {"granite", build_granite},
+    {"granitemoe", build_granitemoe}, {"llama", build_llama},   {"phi3", build_phi3},
+    {"qwen2", build_qwen2},           {"qwen3", build_qwen3},   {"qwen3moe", build_qwen3moe},
+    {"smollm3", build_smollm3},
 };
 
 }  // namespace
@@ -35,6 +36,12 @@ Result<Model> build_model(const GgufFile& file) {
   }
   return fail(ErrorCode::unsupported, fmt::format("Models of architecture '{}' are not supported yet; known are {}.",
                                                   wanted, fmt::join(architecture_names(), ", ")));
+}
+
+void fit_context(Model& model, int64_t context) {
+  for (const Model::LongRope& rope : model.long_ropes) {
+    if (context > rope.beyond) model.program.ropes[static_cast<size_t>(rope.rope)] = rope.info;
+  }
 }
 
 }  // namespace nanomind

@@ -19,7 +19,18 @@ struct Model {
   int64_t layers = 0;
   int64_t width = 0;  // E
   Program program;
+
+  // A rotary table of the program as it is to be in contexts of more than `beyond` tokens.
+  struct LongRope {
+    int32_t rope = 0;
+    RopeInfo info;
+    int64_t beyond = 0;
+  };
+  std::vector<LongRope> long_ropes;
 };
+
+// Gives the program the rotary tables for sequences of up to `context` tokens.
+void fit_context(Model& model, int64_t context);
 
 // Reads parameters, checks every weight's presence, type and shape (all failures are reported together) and records the
 // program. The result does not refer to the file.

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstring>
+
+#include "tensor/packed_layout.h"
 
 namespace nanomind {
 
@@ -46,6 +49,14 @@ double WeightReader::number(std::string_view key) {
 
 double WeightReader::number_or(std::string_view key, double fallback) { return has(key) ? number(key) : fallback; }
 
+std::string WeightReader::text_or(std::string_view key, std::string_view fallback) {
+  if (!has(key)) return std::string(fallback);
+  const Result<std::string_view> value = file_.get_string(full_key(key));
+  if (value) return std::string(*value);
+  complain(value.error().message);
+  return std::string(fallback);
+}
+
 bool WeightReader::has_tensor(std::string_view name, std::string_view suffix) const {
   return file_.tensor(fmt::format("{}.{}", name, suffix)) != nullptr;
 }
@@ -58,13 +69,52 @@ Weight WeightReader::vector(std::string_view name, int64_t elements, std::string
   return bind(fmt::format("{}.{}", name, suffix), {elements});
 }
 
-Weight WeightReader::bind(const std::string& name, const Shape& shape) {
-  WeightInfo info{.name = name, .dtype = DType::f32, .shape = shape};
+Weight WeightReader::optional_vector(std::string_view name, int64_t elements, std::string_view suffix) {
+  return has_tensor(name, suffix) ? vector(name, elements, suffix) : Weight();
+}
+
+Weight WeightReader::matrix_rows(std::string_view name, Rows rows, int64_t columns) {
+  const bool ends_with_group = rows.rows % kGroupRows == 0 || rows.first + rows.rows == rows.total;
+  if (rows.first % kGroupRows != 0 || !ends_with_group) {
+    refuse(fmt::format("Tensor {}.weight joins matrices whose rows are no multiples of {}, which is not supported.",
+                       name, kGroupRows));
+  }
+  return bind(fmt::format("{}.weight", name), {rows.total, columns}, {rows.rows, columns}, rows.first);
+}
+
+Weight WeightReader::vector_rows(std::string_view name, Rows rows, std::string_view suffix) {
+  return bind(fmt::format("{}.{}", name, suffix), {rows.total}, {rows.rows}, rows.first);
+}
+
+Weight WeightReader::experts(std::string_view name, int64_t experts, int64_t rows, int64_t columns) {
+  if (rows % kGroupRows != 0 || columns % kUnitColumns != 0) {
+    refuse(
+        fmt::format("Experts of {} x {} in {}.weight are not supported, only rows that are multiples of {} and columns "
+                    "that are multiples of {}.",
+                    rows, columns, name, kGroupRows, kUnitColumns));
+  }
+  return bind(fmt::format("{}.weight", name), {experts, rows, columns});
+}
+
+std::vector<float> WeightReader::floats(std::string_view name, int64_t elements) {
+  std::vector<float> numbers(static_cast<size_t>(elements), 1.0F);
+  const GgufTensor* tensor = file_.tensor(fmt::format("{}.weight", name));
+  if (tensor == nullptr || tensor->dtype != DType::f32 || tensor->shape != Shape{elements} ||
+      tensor->data.size() != numbers.size() * sizeof(float)) {
+    complain(fmt::format("Tensor {}.weight is missing or is not of type F32 and shape [{}].", name, elements));
+    return numbers;
+  }
+  std::memcpy(numbers.data(), tensor->data.data(), tensor->data.size());
+  return numbers;
+}
+
+Weight WeightReader::bind(const std::string& name, const Shape& whole, const Shape& shape, int64_t first) {
+  WeightInfo info{.name = name, .dtype = DType::f32, .shape = shape, .first_row = first};
   const GgufTensor* tensor = file_.tensor(name);
   if (tensor == nullptr) {
     complain(fmt::format("Tensor {} is missing.", name));
-  } else if (tensor->shape != shape) {
-    complain(fmt::format("Tensor {} has shape {}, expected {}.", name, to_string(tensor->shape), to_string(shape)));
+  } else if (tensor->shape != whole) {
+    complain(fmt::format("Tensor {} has shape {}, expected {}.", name, to_string(tensor->shape), to_string(whole)));
   } else if (!tensor->dtype) {
     const std::string_view type = gguf_type_name(tensor->type_number);
     complain(fmt::format("Tensor {} has type {}, which is not supported yet; use a Q4_K_M, Q5_0, Q6_K or Q8_0 file.",
@@ -81,7 +131,7 @@ Result<void> WeightReader::check() const {
   std::string message = fmt::format("The file does not fit architecture {}:", architecture_);
   for (size_t i = 0; i < failures_.size() && i < kShown; ++i) message += "\n  " + failures_[i];
   if (failures_.size() > kShown) message += fmt::format("\n  ... and {} more.", failures_.size() - kShown);
-  return fail(ErrorCode::corrupt, std::move(message));
+  return fail(code_, std::move(message));
 }
 
 }  // namespace nanomind

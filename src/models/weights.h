@@ -26,27 +26,51 @@ class WeightReader {
   int64_t count_or(std::string_view key, int64_t fallback, int64_t low, int64_t high);
   double number(std::string_view key);
   double number_or(std::string_view key, double fallback);
+  std::string text_or(std::string_view key, std::string_view fallback);
   bool has(std::string_view key) const;
 
   // Tensor "<name>.weight" (or another suffix) of exactly this shape; vectors are given to devices as floats.
   Weight matrix(std::string_view name, int64_t rows, int64_t columns);
   Weight vector(std::string_view name, int64_t elements, std::string_view suffix = "weight");
   bool has_tensor(std::string_view name, std::string_view suffix = "weight") const;
+  // The vector if the file has it, else an absent weight.
+  Weight optional_vector(std::string_view name, int64_t elements, std::string_view suffix = "weight");
 
-  // Records a failure found by the model itself.
+  // Rows [first, first + rows) of a tensor that holds several matrices one below the other: of a matrix of `total`
+  // rows, or of a vector. Those of a matrix begin and end where row groups do.
+  struct Rows {
+    int64_t first = 0, rows = 0, total = 0;
+  };
+  Weight matrix_rows(std::string_view name, Rows rows, int64_t columns);
+  Weight vector_rows(std::string_view name, Rows rows, std::string_view suffix);
+
+  // Tensor "<name>.weight" of `experts` matrices [rows, columns].
+  Weight experts(std::string_view name, int64_t experts, int64_t rows, int64_t columns);
+
+  // The numbers of a small F32 tensor.
+  std::vector<float> floats(std::string_view name, int64_t elements);
+
+  // Records a failure found by the model itself: the file is not as it should be, or we cannot run it.
   void complain(std::string message) { failures_.push_back(std::move(message)); }
+  void refuse(std::string message) {
+    code_ = ErrorCode::unsupported;
+    complain(std::move(message));
+  }
   // All failures so far as one error, or success.
   Result<void> check() const;
   bool failed() const { return !failures_.empty(); }
 
  private:
   std::string full_key(std::string_view key) const;
-  Weight bind(const std::string& name, const Shape& shape);
+  Weight bind(const std::string& name, const Shape& shape) { return bind(name, shape, shape, 0); }
+  // The part of `shape` that starts at row `first` of a tensor of shape `whole`.
+  Weight bind(const std::string& name, const Shape& whole, const Shape& shape, int64_t first);
 
   const GgufFile& file_;
   Recorder& recorder_;
   std::string architecture_;
   std::vector<std::string> failures_;
+  ErrorCode code_ = ErrorCode::corrupt;
 };
 
 // "blk.<layer>.<name>"

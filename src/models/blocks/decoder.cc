@@ -27,12 +27,16 @@ DecoderParams read_decoder_params(WeightReader& reader, const GgufFile& file) {
   DecoderParams p;
   p.layers = reader.count("block_count", 1, 1024);
   p.width = reader.count("embedding_length", 1, kMaxWidth);
-  p.feed_forward = reader.count("feed_forward_length", 1, kMaxWidth);
+  p.feed_forward = reader.count("feed_forward_length", 0, kMaxWidth);
   p.heads = reader.count("attention.head_count", 1, 1024);
   p.kv_heads = reader.count_or("attention.head_count_kv", p.heads, 1, 1024);
   p.head_dim = reader.count_or("attention.key_length", p.width / p.heads, 1, kMaxHeadDim);
   p.context_length = reader.count("context_length", 1, int64_t{1} << 40);
   p.eps = static_cast<float>(reader.number("attention.layer_norm_rms_epsilon"));
+  p.experts = reader.count_or("expert_count", 0, 0, 1 << 16);
+  p.expert_feed_forward = reader.count_or("expert_feed_forward_length", p.feed_forward, 1, kMaxWidth);
+  p.shared_feed_forward =
+      reader.count_or("expert_shared_feed_forward_length", p.expert_feed_forward, 0, int64_t{1} << 30);
   p.vocabulary = read_vocabulary(reader, file, p.width);
   if (p.heads % p.kv_heads != 0) {
     reader.complain(fmt::format("{} query heads cannot share {} key/value heads.", p.heads, p.kv_heads));
@@ -45,15 +49,6 @@ DecoderParams read_decoder_params(WeightReader& reader, const GgufFile& file) {
   return p;
 }
 
-RopeInfo rope_table(RopePairs pairs, double theta, int64_t rotated) {
-  RopeInfo info{.pairs = pairs, .inverse_frequency = {}};
-  for (int64_t i = 0; i < rotated / 2; ++i) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(rotated);
-    info.inverse_frequency.push_back(static_cast<float>(std::pow(theta, exponent)));
-  }
-  return info;
-}
-
 SelfAttention bind_self_attention(WeightReader& reader, const DecoderParams& p, int64_t layer, QkvBias bias) {
   const int64_t q = p.heads * p.head_dim, kv = p.kv_heads * p.head_dim;
   SelfAttention w{.q = reader.matrix(block_name(layer, "attn_q"), q, p.width),
@@ -62,25 +57,14 @@ SelfAttention bind_self_attention(WeightReader& reader, const DecoderParams& p, 
                   .o = reader.matrix(block_name(layer, "attn_output"), p.width, q),
                   .q_bias = {},
                   .k_bias = {},
-                  .v_bias = {}};
+                  .v_bias = {},
+                  .o_bias = {}};
   if (bias == QkvBias::present) {
     w.q_bias = reader.vector(block_name(layer, "attn_q"), q, "bias");
     w.k_bias = reader.vector(block_name(layer, "attn_k"), kv, "bias");
     w.v_bias = reader.vector(block_name(layer, "attn_v"), kv, "bias");
   }
   return w;
-}
-
-Value self_attention(Recorder& rec, const SelfAttention& w, const DecoderParams& p, int rope, Value x) {
-  const Value q = rec.matmul(x, w.q, w.q_bias), k = rec.matmul(x, w.k, w.k_bias), v = rec.matmul(x, w.v, w.v_bias);
-  const auto d = static_cast<int>(p.head_dim);
-  const Value mixed = rec.attention({.q = rec.rope(q, rope, d),
-                                     .k = rec.rope(k, rope, d),
-                                     .v = v,
-                                     .layer = rec.kv_layer({p.kv_heads, p.head_dim}),
-                                     .heads = static_cast<int>(p.heads),
-                                     .scale = 1.0F / std::sqrt(static_cast<float>(p.head_dim))});
-  return rec.matmul(mixed, w.o);
 }
 
 GatedFeedForward bind_feed_forward(WeightReader& reader, const DecoderParams& p, int64_t layer) {
@@ -90,21 +74,9 @@ GatedFeedForward bind_feed_forward(WeightReader& reader, const DecoderParams& p,
 }
 
 Value feed_forward(Recorder& rec, const GatedFeedForward& w, Value x, Activation activation) {
-  const Value gate = rec.matmul(x, w.gate);
-  const Value up = rec.matmul(x, w.up);
-  return rec.matmul(rec.gated(gate, up, activation), w.down);
-}
-
-PreNormLayer bind_pre_norm_layer(WeightReader& reader, const DecoderParams& p, int64_t layer, QkvBias bias) {
-  return {.attn_norm = reader.vector(block_name(layer, "attn_norm"), p.width),
-          .attention = bind_self_attention(reader, p, layer, bias),
-          .ffn_norm = reader.vector(block_name(layer, "ffn_norm"), p.width),
-          .ffn = bind_feed_forward(reader, p, layer)};
-}
-
-Value pre_norm_layer(Recorder& rec, const PreNormLayer& w, const DecoderParams& p, int rope, Value x) {
-  x = rec.add(x, self_attention(rec, w.attention, p, rope, rec.rms_norm(x, w.attn_norm, p.eps)));
-  return rec.add(x, feed_forward(rec, w.ffn, rec.rms_norm(x, w.ffn_norm, p.eps), Activation::silu));
+  const Value gate = rec.matmul(x, w.gate, w.gate_bias);
+  const Value up = rec.matmul(x, w.up, w.up_bias);
+  return rec.matmul(rec.gated(gate, up, activation), w.down, w.down_bias);
 }
 
 Value output_head(Recorder& rec, Value x, Weight norm, Weight head, float eps) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "models/blocks/rope.h"
 #include "models/registry.h"
 #include "models/weights.h"
 #include "ops/recorder.h"
@@ -13,12 +14,15 @@ namespace nanomind {
 
 struct DecoderParams {
   int64_t layers = 0;
-  int64_t width = 0;         // E
-  int64_t feed_forward = 0;  // F
-  int64_t heads = 0;         // H
-  int64_t kv_heads = 0;      // K
-  int64_t head_dim = 0;      // D
-  int64_t vocabulary = 0;    // V
+  int64_t width = 0;                // E
+  int64_t feed_forward = 0;         // F
+  int64_t experts = 0;              // 0: every layer is dense
+  int64_t expert_feed_forward = 0;  // F of an expert
+  int64_t shared_feed_forward = 0;  // F of the expert that every row uses
+  int64_t heads = 0;                // H
+  int64_t kv_heads = 0;             // K
+  int64_t head_dim = 0;             // D
+  int64_t vocabulary = 0;           // V
   int64_t context_length = 0;
   float eps = 0;  // of every RMSNorm
 };
@@ -26,36 +30,21 @@ struct DecoderParams {
 // Reads the keys that GGUF defines for all decoders, with the limits that devices rely on.
 DecoderParams read_decoder_params(WeightReader& reader, const GgufFile& file);
 
-// theta^(-2i/rotated) for i < rotated / 2, in double and then rounded.
-RopeInfo rope_table(RopePairs pairs, double theta, int64_t rotated);
-
 // Grouped-query attention with rotary positions. Biases are absent where the model has none.
 struct SelfAttention {
   Weight q, k, v, o;
-  Weight q_bias, k_bias, v_bias;
+  Weight q_bias, k_bias, v_bias, o_bias;
 };
 enum class QkvBias : uint8_t { absent, present };
 SelfAttention bind_self_attention(WeightReader& reader, const DecoderParams& p, int64_t layer, QkvBias bias);
-// x: [T, E] -> [T, E], with a cache layer of its own; scores are scaled by 1 / sqrt(D).
-Value self_attention(Recorder& rec, const SelfAttention& w, const DecoderParams& p, int rope, Value x);
 
 struct GatedFeedForward {
   Weight gate, up, down;
+  Weight gate_bias, up_bias, down_bias;  // may be absent
 };
 GatedFeedForward bind_feed_forward(WeightReader& reader, const DecoderParams& p, int64_t layer);
 // x: [T, E] -> [T, E].
 Value feed_forward(Recorder& rec, const GatedFeedForward& w, Value x, Activation activation);
-
-// The layer of Llama and its kin: x + attention(norm(x)), then x + SwiGLU(norm(x)).
-struct PreNormLayer {
-  Weight attn_norm;
-  SelfAttention attention;
-  Weight ffn_norm;
-  GatedFeedForward ffn;
-};
-PreNormLayer bind_pre_norm_layer(WeightReader& reader, const DecoderParams& p, int64_t layer, QkvBias bias);
-// x: [T, E] -> [T, E].
-Value pre_norm_layer(Recorder& rec, const PreNormLayer& w, const DecoderParams& p, int rope, Value x);
 
 // The output head: rows asked for, norm, then the head matrix, which is the embedding where the file has none of its
 // own.

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/blocks/plan.h"
+
+#include <utility>
+#include <vector>
+
+namespace nanomind {
+
+Result<Model> build_decoder(const GgufFile& file, std::string architecture,
+                            const std::function<DecoderPlan(WeightReader& reader, const DecoderParams& p)>& plan) {
+  Recorder rec;
+  WeightReader reader(file, rec, architecture);
+  const DecoderParams p = read_decoder_params(reader, file);
+  DecoderPlan d = plan(reader, p);
+  RotaryPlan rotary = read_rotary(reader, {.pairs = d.pairs,
+                                           .theta = d.theta,
+                                           .rotated = p.head_dim,
+                                           .head_dim = p.head_dim,
+                                           .trained_context = p.context_length});
+  TRY(reader.check());
+
+  const Weight embedding = reader.matrix("token_embd", p.vocabulary, p.width);
+  std::vector<DecoderLayer> layers;
+  for (int64_t i = 0; i < p.layers; ++i) layers.push_back(bind_decoder_layer(reader, p, d.parts, i));
+  const Weight norm = reader.vector("output_norm", p.width);
+  const Weight head = bind_head(reader, p, embedding);
+  const Weight head_bias = reader.optional_vector("output", p.vocabulary, "bias");
+  TRY(reader.check());
+
+  d.style.rope = rec.rope_table(std::move(rotary.info));
+  Value x = rec.embed(embedding, d.embedding_scale);
+  for (int64_t i = 0; i < p.layers; ++i) {
+    LayerStyle style = d.style;
+    if (d.adapt) d.adapt(i, style);
+    x = decoder_layer(rec, layers[static_cast<size_t>(i)], p, style, x);
+  }
+  const Value logits = rec.matmul(rec.rms_norm(rec.select_outputs(x), norm, p.eps), head, head_bias);
+  Model model = finish_model(std::move(architecture), p, std::move(rec), rec.scale(logits, d.logit_scale, d.logit_cap));
+  if (rotary.long_info) {
+    model.long_ropes.push_back({.rope = d.style.rope, .info = std::move(*rotary.long_info), .beyond = rotary.beyond});
+  }
+  return model;
+}
+
+std::optional<Routing> read_routing(WeightReader& reader, const DecoderParams& p, Routing usual) {
+  if (p.experts == 0) return std::nullopt;
+  Routing routing = usual;
+  routing.used = static_cast<int32_t>(reader.count("expert_used_count", 1, p.experts));
+  routing.scale = static_cast<float>(reader.number_or("expert_weights_scale", usual.scale));
+  if (routing.scale == 0) routing.scale = 1.0F;
+  switch (reader.count_or("expert_gating_func", 0, 0, 16)) {
+    case 0: break;
+    case 1: routing.score = RouterScore::softmax; break;
+    case 2: routing.score = RouterScore::sigmoid; break;
+    default: reader.refuse("The way in which the file's router scores its experts is not supported.");
+  }
+  return routing;
+}
+
+int64_t read_window(WeightReader& reader) {
+  return reader.count_or("attention.sliding_window", 0, 0, int64_t{1} << 40);
+}
+
+}  // namespace nanomind
