@@ -18,7 +18,7 @@ constexpr Architecture kArchitectures[] = {
     {"gemma2", build_gemma2},         {"gemma3", build_gemma3}, {"granite", build_granite},
     {"granitemoe", build_granitemoe}, {"llama", build_llama},   {"phi3", build_phi3},
     {"qwen2", build_qwen2},           {"qwen3", build_qwen3},   {"qwen3moe", build_qwen3moe},
-    {"smollm3", build_smollm3},
+    {"smollm3", build_smollm3},       {"lfm2", build_lfm2},     {"qwen35", build_qwen35},
 };
 
 }  // namespace

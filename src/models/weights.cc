@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -32,6 +33,19 @@ int64_t WeightReader::count(std::string_view key, int64_t low, int64_t high) {
 
 int64_t WeightReader::count_or(std::string_view key, int64_t fallback, int64_t low, int64_t high) {
   return has(key) ? count(key, low, high) : fallback;
+}
+
+int64_t WeightReader::largest_or(std::string_view key, int64_t fallback, int64_t low, int64_t high) {
+  for (const GgufType type : {GgufType::i32, GgufType::u32}) {
+    const Result<const GgufArray*> list = file_.get_array(full_key(key), type);
+    if (!list) continue;
+    int64_t largest = low - 1;
+    for (uint64_t i = 0; i < (*list)->count; ++i) largest = std::max(largest, (*list)->integer(i));
+    if (largest >= low && largest <= high) return largest;
+    complain(fmt::format("The largest of {} is {}, expected {} to {}.", full_key(key), largest, low, high));
+    return low;
+  }
+  return count_or(key, fallback, low, high);
 }
 
 double WeightReader::number(std::string_view key) {
@@ -84,6 +98,10 @@ Weight WeightReader::matrix_rows(std::string_view name, Rows rows, int64_t colum
 
 Weight WeightReader::vector_rows(std::string_view name, Rows rows, std::string_view suffix) {
   return bind(fmt::format("{}.{}", name, suffix), {rows.total}, {rows.rows}, rows.first);
+}
+
+Weight WeightReader::flat_matrix(std::string_view name, int64_t rows, int64_t columns) {
+  return bind(fmt::format("{}.weight", name), {rows, columns}, {rows * columns}, 0);
 }
 
 Weight WeightReader::experts(std::string_view name, int64_t experts, int64_t rows, int64_t columns) {

@@ -24,6 +24,8 @@ class WeightReader {
   // Metadata "<architecture>.<key>" within [low, high].
   int64_t count(std::string_view key, int64_t low, int64_t high);
   int64_t count_or(std::string_view key, int64_t fallback, int64_t low, int64_t high);
+  // The same, of a number or of the largest of a list: hybrid models have one for each layer, 0 where it means nothing.
+  int64_t largest_or(std::string_view key, int64_t fallback, int64_t low, int64_t high);
   double number(std::string_view key);
   double number_or(std::string_view key, double fallback);
   std::string text_or(std::string_view key, std::string_view fallback);
@@ -43,6 +45,9 @@ class WeightReader {
   };
   Weight matrix_rows(std::string_view name, Rows rows, int64_t columns);
   Weight vector_rows(std::string_view name, Rows rows, std::string_view suffix);
+
+  // A small matrix that no product reads, given to devices as rows * columns floats.
+  Weight flat_matrix(std::string_view name, int64_t rows, int64_t columns);
 
   // Tensor "<name>.weight" of `experts` matrices [rows, columns].
   Weight experts(std::string_view name, int64_t experts, int64_t rows, int64_t columns);

@@ -29,7 +29,7 @@ DecoderParams read_decoder_params(WeightReader& reader, const GgufFile& file) {
   p.width = reader.count("embedding_length", 1, kMaxWidth);
   p.feed_forward = reader.count("feed_forward_length", 0, kMaxWidth);
   p.heads = reader.count("attention.head_count", 1, 1024);
-  p.kv_heads = reader.count_or("attention.head_count_kv", p.heads, 1, 1024);
+  p.kv_heads = reader.largest_or("attention.head_count_kv", p.heads, 1, 1024);
   p.head_dim = reader.count_or("attention.key_length", p.width / p.heads, 1, kMaxHeadDim);
   p.context_length = reader.count("context_length", 1, int64_t{1} << 40);
   p.eps = static_cast<float>(reader.number("attention.layer_norm_rms_epsilon"));
