@@ -198,7 +198,11 @@ TEST_P(EngineTest, SteadyDecodeAllocatesNothing) {
     ids.push_back(3);
     ASSERT_TRUE(session->feed(ids, nullptr));
   }
-  Sampler sampler({.seed = 1}, static_cast<int64_t>(session->logits().size()));
+  SamplerOptions options{.typical_p = 0.9, .repetition_penalty = 1.1, .presence_penalty = 0.1, .seed = 1};
+  options.dry.multiplier = 0.8;
+  options.xtc.probability = 0.5;
+  options.logit_bias = {{1, -1}};
+  Sampler sampler(options, static_cast<int64_t>(session->logits().size()), &engine_->tokenizer());
   (void)sampler.sample(session->logits(), session->tokens());
   const int64_t before = allocations.load();
   for (int i = 0; i < 64; ++i) {

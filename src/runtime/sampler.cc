@@ -1,103 +1,117 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/sampler.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 namespace nanomind {
+namespace {
 
-Result<void> check(const SamplerOptions& o) {
-  const auto outside = [](const char* what, double value, const char* range) {
-    return fail(ErrorCode::invalid_argument, fmt::format("{} is {}; it must be {}.", what, value, range));
-  };
-  if (!(o.temperature >= 0 && o.temperature <= 100)) return outside("The temperature", o.temperature, "0 to 100");
-  if (o.top_k < 0) return outside("top-k", o.top_k, "0 (all) or more");
-  if (!(o.top_p > 0 && o.top_p <= 1)) return outside("top-p", o.top_p, "above 0 and at most 1");
-  if (!(o.min_p >= 0 && o.min_p <= 1)) return outside("min-p", o.min_p, "0 to 1");
-  if (!(o.repetition_penalty > 0 && o.repetition_penalty <= 100)) {
-    return outside("The repetition penalty", o.repetition_penalty, "above 0 and at most 100");
-  }
-  if (o.repetition_window < 0) return outside("The repetition window", o.repetition_window, "0 or more tokens");
-  return {};
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+// Whether every logit is a number or minus infinity.
+bool usable(std::span<const float> logits) {
+  bool all = true;
+  for (const float logit : logits) all &= logit <= std::numeric_limits<float>::max();
+  return all;
 }
 
-Sampler::Sampler(const SamplerOptions& options, int64_t vocabulary)
+std::unexpected<Error> no_numbers() {
+  return fail(
+      ErrorCode::corrupt,
+      "The model computed values that are no numbers (NaN or infinite), so no token can be chosen. Its file may "
+      "be damaged: fetch it again, or try --isa scalar.");
+}
+
+std::unexpected<Error> nothing_left() {
+  return fail(ErrorCode::invalid_argument,
+              "No token may come next: logit bias and grammar together forbid them all. Ban fewer tokens.");
+}
+
+}  // namespace
+
+Sampler::Sampler(const SamplerOptions& options, int64_t vocabulary, const Tokenizer* tokenizer)
     : options_(options),
       random_(options.seed ? *options.seed : std::random_device{}()),
+      logits_(static_cast<size_t>(vocabulary)),
+      penalties_(options, static_cast<size_t>(vocabulary), tokenizer),
       candidates_(static_cast<size_t>(vocabulary)),
-      seen_(static_cast<size_t>(vocabulary)) {}
+      mirostat_limit_(2 * options.mirostat.tau) {}
 
-TokenId Sampler::greedy(std::span<const float> logits) const {
-  TokenId best = 0;
-  float highest = -std::numeric_limits<float>::infinity();
+// 53 random bits as a number in [0, 1): the same on every machine, unlike the standard distributions.
+double Sampler::random() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
+
+Result<TokenId> Sampler::greedy(std::span<const float> logits) const {
+  TokenId best = -1;
+  float highest = kNever;
   for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > highest) {  // false for NaN
+    if (logits[i] > highest) {
       highest = logits[i];
       best = static_cast<TokenId>(i);
     }
   }
+  if (best < 0) return nothing_left();
   return best;
 }
 
-void Sampler::penalise(std::span<const TokenId> recent) {
-  const auto window = std::min(recent.size(), static_cast<size_t>(options_.repetition_window));
-  const std::span<const TokenId> tokens = recent.last(window);
-  const auto penalty = static_cast<float>(options_.repetition_penalty);
-  for (TokenId token : tokens) {
-    if (token < 0 || static_cast<size_t>(token) >= candidates_.size() || seen_[static_cast<size_t>(token)]) continue;
-    seen_[static_cast<size_t>(token)] = 1;
-    float& logit = candidates_[static_cast<size_t>(token)].logit;
-    logit = logit > 0 ? logit / penalty : logit * penalty;
+// Bias and mask; what came in where neither is set.
+Result<std::span<const float>> Sampler::adjust(std::span<const float> logits, std::span<const uint32_t> allowed) {
+  if (options_.logit_bias.empty() && allowed.empty()) return logits;
+  std::ranges::copy(logits, logits_.begin());
+  for (const LogitBias& bias : options_.logit_bias) {
+    if (static_cast<size_t>(bias.token) < logits_.size()) {
+      logits_[static_cast<size_t>(bias.token)] += static_cast<float>(bias.bias);
+    }
   }
-  for (TokenId token : tokens) {
-    if (token >= 0 && static_cast<size_t>(token) < seen_.size()) seen_[static_cast<size_t>(token)] = 0;
+  if (!allowed.empty()) {
+    for (size_t word = 0; word * 32 < logits_.size(); ++word) {
+      const uint32_t bits = word < allowed.size() ? allowed[word] : 0;
+      if (bits == ~uint32_t{0}) continue;
+      const size_t end = std::min(logits_.size(), word * 32 + 32);
+      for (size_t i = word * 32; i < end; ++i) logits_[i] = bits >> (i % 32) & 1 ? logits_[i] : kNever;
+    }
+  }
+  return logits_;
+}
+
+void Sampler::filter() {
+  candidates_.top_k(static_cast<size_t>(options_.top_k));
+  candidates_.typical(options_.typical_p);
+  candidates_.top_p(options_.top_p);
+  candidates_.min_p(options_.min_p);
+  if (options_.xtc.probability > 0 && random() < options_.xtc.probability) {
+    candidates_.exclude_top(options_.xtc.threshold);
   }
 }
 
-TokenId Sampler::sample(std::span<const float> logits, std::span<const TokenId> recent) {
-  CHECK(logits.size() == candidates_.size());
-  if (options_.temperature == 0) return greedy(logits);
-
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
-  for (size_t i = 0; i < logits.size(); ++i) {
-    candidates_[i] = {static_cast<TokenId>(i), std::isnan(logits[i]) ? kNever : logits[i]};
+TokenId Sampler::draw() {
+  if (options_.mirostat.version == MirostatOptions::Version::off) {
+    filter();
+    candidates_.temper(options_.temperature);
+    return candidates_.draw(random()).token;
   }
-  if (options_.repetition_penalty != 1.0) penalise(recent);
+  candidates_.temper(options_.temperature);
+  candidates_.drop_surprising(mirostat_limit_);
+  const auto choice = candidates_.draw(random());
+  mirostat_limit_ -= options_.mirostat.eta * (-std::log2(choice.probability) - options_.mirostat.tau);
+  return choice.token;
+}
 
-  // Best first, as many as top-k keeps; ties by id, so that a seed gives the same text everywhere.
-  const auto better = [](const Candidate& a, const Candidate& b) {
-    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-  };
-  size_t kept =
-      options_.top_k == 0 ? candidates_.size() : std::min(candidates_.size(), static_cast<size_t>(options_.top_k));
-  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(kept), candidates_.end(),
-                    better);
-
-  // top-p and min-p look at the untempered probabilities of what top-k left.
-  const double best = candidates_[0].logit;
-  const auto weight = [&](size_t i, double temperature) {
-    return std::exp((candidates_[i].logit - best) / temperature);
-  };
-  double total = 0;
-  for (size_t i = 0; i < kept; ++i) total += weight(i, 1.0);
-  double mass = 0;
-  size_t n = 0;
-  while (n < kept && (n == 0 || (mass < options_.top_p * total && weight(n, 1.0) >= options_.min_p)))
-    mass += weight(n++, 1.0);
-
-  double tempered = 0;
-  for (size_t i = 0; i < n; ++i) tempered += weight(i, options_.temperature);
-  // 53 random bits as a number in [0, 1): the same on every machine, unlike the standard distributions.
-  double left = static_cast<double>(random_() >> 11) * 0x1p-53 * tempered;
-  for (size_t i = 0; i < n; ++i) {
-    left -= weight(i, options_.temperature);
-    if (left < 0) return candidates_[i].id;
+Result<TokenId> Sampler::sample(std::span<const float> logits, std::span<const TokenId> recent,
+                                std::span<const uint32_t> allowed) {
+  CHECK(logits.size() == logits_.size());
+  if (!usable(logits)) return no_numbers();
+  std::span<const float> adjusted = TRY(adjust(logits, allowed));
+  if (options_.temperature == 0) return greedy(adjusted);
+  if (penalties_.active()) {
+    if (adjusted.data() != logits_.data()) std::ranges::copy(adjusted, logits_.begin());
+    penalties_.apply(logits_, recent);
+    adjusted = logits_;
   }
-  return candidates_[n - 1].id;
+  candidates_.assign(adjusted);
+  if (candidates_.size() == 0) return nothing_left();
+  return draw();
 }
 
 }  // namespace nanomind

@@ -1,52 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the next token from logits: repetition penalty, then top-k, top-p, min-p, temperature and a seeded draw.
+// Chooses the next token from logits. What the options say is done in this order:
+//   1. logit bias, then the mask of a grammar;                       temperature 0 takes the best of this
+//   2. repetition, presence and frequency penalties, then DRY;
+//   3. top-k, typical, top-p, min-p, XTC, each on the probabilities of what the one before left, untempered;
+//   4. temperature, and a draw.
+// With mirostat the steps from 3 on are: temperature, drop what is too surprising, a draw.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <random>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
-#include "text/tokenizer.h"
+#include "runtime/candidates.h"
+#include "runtime/penalties.h"
+#include "runtime/sampler_options.h"
 
 namespace nanomind {
 
-struct SamplerOptions {
-  double temperature = 0.7;  // 0: greedy, exactly the largest logit, whatever else is set
-  int top_k = 40;            // 0: all
-  double top_p = 0.95;       // 1: all
-  double min_p = 0.05;       // of the best token's probability; 0: off
-  double repetition_penalty =
-      1.0;  // 1: off; divides positive and multiplies negative logits of recent tokens (arXiv 1909.05858)
-  int repetition_window = 64;    // tokens looked back at
-  std::optional<uint64_t> seed;  // absent: from the system
-};
-
-// Says which field is out of range and what the range is.
-Result<void> check(const SamplerOptions& options);
-
 class Sampler {
  public:
-  // Options must have passed check. Sized for `vocabulary`, so sampling allocates nothing.
-  Sampler(const SamplerOptions& options, int64_t vocabulary);
+  // Options must have passed check. Sized for `vocabulary`, so sampling allocates nothing. The tokenizer is for the
+  // breakers of DRY; it may be null, and outlives the sampler.
+  Sampler(const SamplerOptions& options, int64_t vocabulary, const Tokenizer* tokenizer = nullptr);
 
-  // `recent` are the tokens so far, oldest first. Logits [V] are not changed. NaNs are never chosen.
-  TokenId sample(std::span<const float> logits, std::span<const TokenId> recent);
+  // `recent` are the tokens so far, oldest first. Logits [V] are not changed. `allowed` is a mask as Grammar makes it,
+  // whose missing bits are 0; empty: all are allowed. Fails when a logit is NaN or infinite (a damaged model), or when
+  // bias and mask leave no token.
+  Result<TokenId> sample(std::span<const float> logits, std::span<const TokenId> recent,
+                         std::span<const uint32_t> allowed = {});
 
  private:
-  struct Candidate {
-    TokenId id;
-    float logit;
-  };
-  TokenId greedy(std::span<const float> logits) const;
-  void penalise(std::span<const TokenId> recent);
+  Result<TokenId> greedy(std::span<const float> logits) const;
+  Result<std::span<const float>> adjust(std::span<const float> logits, std::span<const uint32_t> allowed);
+  void filter();
+  TokenId draw();
+  double random();  // in [0, 1)
 
   SamplerOptions options_;
   std::mt19937_64 random_;
-  std::vector<Candidate> candidates_;  // [V]
-  std::vector<uint8_t> seen_;          // [V], scratch of penalise
+  std::vector<float> logits_;  // [V], changed ones
+  Penalties penalties_;
+  Candidates candidates_;
+  double mirostat_limit_;  // bits
 };
 
 }  // namespace nanomind

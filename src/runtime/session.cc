@@ -122,7 +122,7 @@ Result<Generation> LocalSession::generate(std::span<const TokenId> prompt, const
 }
 
 Result<void> LocalSession::sample_loop(const GenerateOptions& options, Generation& out) {
-  Sampler sampler(options.sampler, host_.vocabulary);
+  Sampler sampler(options.sampler, host_.vocabulary, host_.tokenizer);
   Utf8Stream stream;
   const auto emit = [&](std::string_view text) {
     if (text.empty()) return;
@@ -142,7 +142,7 @@ Result<void> LocalSession::sample_loop(const GenerateOptions& options, Generatio
       out.reason = FinishReason::cancelled;
       break;
     }
-    const TokenId token = sampler.sample(logits_, tokens_);
+    const TokenId token = TRY(sampler.sample(logits_, tokens_));
     out.tokens.push_back(token);
     if (options.end_tokens == GenerateOptions::EndTokens::stop && host_.tokenizer->ends_generation(token)) {
       out.reason = FinishReason::end_of_text;
