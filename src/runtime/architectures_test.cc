@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every architecture through engine and device: the prompt at once, token by token, in pieces, and after another
+// continuation was taken back, against transformers' logits (tests/golden/tiny-*.json). That the recorded program
+// itself is right, models_test shows more sharply; here the cache is of halves.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "runtime/engine.h"
+#include "tests/support/golden.h"
+#include "tests/support/tiny_models.h"
+
+namespace nanomind {
+namespace {
+
+// Keys and values are rounded to 11 bits, and integer products read 16-bit activations; 24 tokens average little of it
+// out. Another rotary pairing, mask or norm moves these models by a tenth and more.
+constexpr double kTolerance = 2e-3;
+
+class ArchitectureTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string name = std::string("tiny-") + GetParam();
+    model_ = "tests/data/" + name + ".gguf";
+    folder_ = std::filesystem::temp_directory_path() / ("nanomind-architectures-test-" + std::to_string(::getpid()));
+    const nlohmann::json golden = testing::golden(name);
+    ids_ = golden["ids"].get<std::vector<TokenId>>();
+    last_ = golden["last_logits"].get<std::vector<float>>();
+    first_ = golden["first_logits"].get<std::vector<std::vector<float>>>();
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<Engine> load(const std::string& isa = "") const {
+    EngineOptions options{.model = model_, .packed_folder = folder_, .isa = isa};
+    options.threads = 2;
+    options.context = 128;
+    options.precision = PromptPrecision::high;
+    Result<std::unique_ptr<Engine>> engine = Engine::load(options);
+    if (engine) return std::move(*engine);
+    EXPECT_EQ(engine.error().code, ErrorCode::unsupported) << engine.error().message;
+    return nullptr;
+  }
+  std::span<const TokenId> prompt(size_t tokens) const { return std::span(ids_).first(tokens); }
+
+  std::filesystem::path model_, folder_;
+  std::vector<TokenId> ids_;
+  std::vector<float> last_;
+  std::vector<std::vector<float>> first_;
+};
+
+// Root mean square of the difference as a share of that of the expected values.
+double difference(std::span<const float> actual, std::span<const float> expected) {
+  double squares = 0, size = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    squares += std::pow(static_cast<double>(actual[i]) - expected[i], 2);
+    size += std::pow(static_cast<double>(expected[i]), 2);
+  }
+  return std::sqrt(squares / size);
+}
+
+TEST_P(ArchitectureTest, EveryPositionOfThePromptHasTheReferencesLogits) {
+  const auto engine = load();
+  ASSERT_NE(engine, nullptr);
+  const auto session = std::move(*engine->open_session());
+  double worst = 0;
+  ASSERT_TRUE(session->score(ids_, 0, [&](int64_t position, std::span<const float> logits) {
+    worst = std::max(worst, difference(logits, first_[static_cast<size_t>(position)]));
+  }));
+  EXPECT_LT(worst, 4 * kTolerance);  // of eight logits only
+  ASSERT_TRUE(session->feed(ids_, nullptr));
+  const double error = difference(session->logits(), last_);
+  RecordProperty("relative_error", std::to_string(error));
+  EXPECT_LT(error, kTolerance);
+}
+
+TEST_P(ArchitectureTest, TokensPiecesAndReusedPrefixesGiveTheSame) {
+  const auto engine = load();
+  ASSERT_NE(engine, nullptr);
+  const auto session = std::move(*engine->open_session());
+  for (size_t n = 1; n <= ids_.size(); ++n) ASSERT_TRUE(session->feed(prompt(n), nullptr));
+  EXPECT_LT(difference(session->logits(), last_), kTolerance);
+
+  std::vector<TokenId> other(ids_.begin(), ids_.begin() + 9);
+  other.insert(other.end(), 30, 1);
+  ASSERT_TRUE(session->feed(other, nullptr));
+  for (const size_t n : {size_t{10}, size_t{17}, ids_.size()}) ASSERT_TRUE(session->feed(prompt(n), nullptr));
+  EXPECT_LT(difference(session->logits(), last_), kTolerance);
+}
+
+TEST_P(ArchitectureTest, EveryInstructionSetGivesTheReferences) {
+  int runnable = 0;
+  for (const char* isa : {"scalar", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"}) {
+    const auto engine = load(isa);
+    if (engine == nullptr) continue;
+    ++runnable;
+    const auto session = std::move(*engine->open_session());
+    ASSERT_TRUE(session->feed(ids_, nullptr));
+    EXPECT_LT(difference(session->logits(), last_), kTolerance) << isa;
+  }
+  EXPECT_GE(runnable, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, ArchitectureTest, ::testing::ValuesIn(testing::kTinyModels),
+                         [](const auto& test) { return testing::test_name(test.param); });
+
+}  // namespace
+}  // namespace nanomind

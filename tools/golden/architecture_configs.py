@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The models of tiny_architectures.py: configurations for transformers, and what a GGUF file says of each."""
+
+import math
+from dataclasses import dataclass, field
+
+import gguf
+
+
+@dataclass
+class Case:
+    name: str  # of the files
+    arch: str  # general.architecture
+    model_type: str  # of transformers
+    config: dict = field(default_factory=dict)  # beside the common sizes
+    keys: dict = field(default_factory=dict)  # "<arch>.<key>" beside the common ones
+    pairs_are_neighbours: bool = False  # rows of q and k are in the order of "adjacent" rotary pairs
+    norms_hold_one_less: bool = False  # in transformers; a file has the one added
+    gain: float = 1.0  # of matrices but the embedding
+    names: dict = field(default_factory=dict)  # last parts of transformers' names -> last parts of the file's
+    extra: callable = lambda model: ()  # further tensors
+
+    def gguf_arch(self):
+        return next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == self.arch)
+
+    def rename(self, name):
+        for old, new in self.names.items():
+            if name.endswith(old):
+                layer = name.split(".")[2]
+                return f"blk.{layer}.{new}" if layer.isdigit() else new
+        return None
+
+
+def rope_factors(model):
+    """Llama 3.1: how much longer the wave of each pair became, as the model itself computed it."""
+    config, rotary = model.config, model.model.rotary_emb
+    base, width = config.rope_parameters["rope_theta"], 2 * len(rotary.inv_freq)
+    yield "rope_freqs.weight", [base ** (-2 * i / width) / f.item() for i, f in enumerate(rotary.inv_freq)]
+
+
+def long_factors(model):
+    rope = model.config.rope_parameters
+    yield "rope_factors_long.weight", rope["long_factor"]
+    yield "rope_factors_short.weight", rope["short_factor"]
+
+
+LLAMA3_ROPE = dict(
+    rope_type="llama3",
+    rope_theta=10000.0,
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=32,
+)
+YARN_ROPE = dict(rope_type="yarn", rope_theta=10000.0, factor=8.0, original_max_position_embeddings=32)
+LONG_ROPE = dict(
+    rope_type="longrope",
+    rope_theta=10000.0,
+    partial_rotary_factor=0.75,
+    short_factor=[1.0, 1.1, 1.2, 1.3, 1.4, 1.5],
+    long_factor=[1.0, 1.5, 2.0, 4.0, 6.0, 8.0],
+)
+GRANITE = dict(embedding_multiplier=6.0, attention_multiplier=0.2, residual_multiplier=0.4, logits_scaling=3.0)
+GRANITE_KEYS = {"embedding_scale": 6.0, "attention.scale": 0.2, "residual_scale": 0.4, "logit_scale": 3.0}
+FOUR_EXPERTS = {"expert_count": 4, "expert_used_count": 2}
+
+ARCHITECTURES = [
+    Case("qwen3", "qwen3", "qwen3", dict(head_dim=32, num_attention_heads=3, num_key_value_heads=1)),
+    # Llama 3.1: stretched positions, biases, heads wider than the model's width says, a head matrix of its own.
+    Case(
+        "llama3",
+        "llama",
+        "llama",
+        dict(head_dim=24, attention_bias=True, mlp_bias=True, rope_parameters=LLAMA3_ROPE, num_hidden_layers=1),
+        pairs_are_neighbours=True,
+        extra=rope_factors,
+    ),
+    Case(
+        "llama-yarn",
+        "llama",
+        "llama",
+        dict(rope_parameters=YARN_ROPE, tie_word_embeddings=True, num_hidden_layers=1),
+        {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 32},
+        pairs_are_neighbours=True,
+    ),
+    Case(
+        "llama-linear",
+        "llama",
+        "llama",
+        dict(
+            rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=4.0),
+            tie_word_embeddings=True,
+            num_hidden_layers=1,
+        ),
+        {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0},
+        pairs_are_neighbours=True,
+    ),
+    Case(
+        "mistral",
+        "llama",
+        "mistral",
+        dict(sliding_window=8, tie_word_embeddings=True, num_hidden_layers=1),
+        {"attention.sliding_window": 8},
+        pairs_are_neighbours=True,
+    ),
+    Case(
+        "mixtral",
+        "llama",
+        "mixtral",
+        dict(num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=True, num_hidden_layers=1),
+        FOUR_EXPERTS,
+        pairs_are_neighbours=True,
+    ),
+    # Beyond the original context of 16 tokens, so the long factors hold.
+    Case(
+        "phi3",
+        "phi3",
+        "phi3",
+        dict(rope_parameters=LONG_ROPE, original_max_position_embeddings=16, sliding_window=12),
+        {
+            "rope.dimension_count": 12,
+            "rope.scaling.original_context_length": 16,
+            "rope.scaling.attn_factor": math.sqrt(1 + math.log(256 / 16) / math.log(16)),
+            "attention.sliding_window": 12,
+        },
+        extra=long_factors,
+    ),
+    Case("granite", "granite", "granite", dict(**GRANITE, tie_word_embeddings=True), GRANITE_KEYS, True),
+    Case("smollm3", "smollm3", "smollm3", dict(num_hidden_layers=4, tie_word_embeddings=True), {}, True),
+    # Large scores and logits, so that the caps matter.
+    Case(
+        "gemma2",
+        "gemma2",
+        "gemma2",
+        dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=8, attn_logit_softcapping=5.0,
+             final_logit_softcapping=12.0),
+        {
+            "attention.sliding_window": 8,
+            "attn_logit_softcapping": 5.0,
+            "final_logit_softcapping": 12.0,
+        },
+        norms_hold_one_less=True,
+    ),
+    Case(
+        "qwen3moe",
+        "qwen3moe",
+        "qwen3_moe",
+        dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, head_dim=16, norm_topk_prob=True),
+        FOUR_EXPERTS | {"expert_feed_forward_length": 32},
+    ),
+    Case(
+        "granitemoe",
+        "granitemoe",
+        "granitemoe",
+        dict(**GRANITE, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=True, num_hidden_layers=1),
+        GRANITE_KEYS | FOUR_EXPERTS,
+        True,
+        names={"block_sparse_moe.router.weight": "ffn_gate_inp.weight"},
+    ),
+]

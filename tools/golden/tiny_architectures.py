@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes one tiny random model for each decoder architecture, and the logits that it must give.
+
+    tiny_architectures.py [NAME ...] [--data tests/data] [--golden tests/golden]
+
+Each model is made by transformers from a configuration below, with random weights that halves hold exactly; its logits in
+float64 are the expected values. The same weights are written as a GGUF file, under the names of gguf's own tensor map.
+Files are below 200 kB and hold halves (matrices) and floats (vectors and routers).
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging
+
+from architecture_configs import ARCHITECTURES
+from origin import origin
+from tiny_models import byte_characters
+
+logging.set_verbosity_error()
+PROMPT_TOKENS, VOCABULARY = 24, 260
+SIZES = dict(
+    hidden_size=64,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    vocab_size=VOCABULARY,
+    max_position_embeddings=256,
+    bos_token_id=VOCABULARY - 2,
+    eos_token_id=VOCABULARY - 1,
+    pad_token_id=VOCABULARY - 1,
+)
+
+
+def make_model(case, seed):
+    """The model with random weights: matrices of unit gain, norms about their neutral value, biases about 0."""
+    config = AutoConfig.for_model(case.model_type, **SIZES | case.config)
+    config._experts_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    random = torch.Generator().manual_seed(seed)
+    for name, weight in model.named_parameters():
+        values = torch.randn(weight.shape, generator=random)
+        if weight.ndim == 1:
+            is_norm = name.endswith("weight") and "norm" in name or "ln_" in name and name.endswith("weight")
+            values = 0.2 * values + (0.0 if not is_norm or case.norms_hold_one_less else 1.0)
+        else:
+            gain = 1.0 if name.endswith("embed_tokens.weight") else case.gain
+            values *= gain / weight.shape[-1] ** (0.0 if name.endswith("embed_tokens.weight") else 0.5)
+        weight.data = values.half().float()
+    return model
+
+
+def neighbours(rows, heads):
+    """Rows of q or k in the order in which rotated pairs are neighbours: i and i + half of each head side by side."""
+    return rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def tensors(model, case):
+    """(GGUF name, values) of every tensor of the file."""
+    config = model.config
+    names = gguf.get_tensor_name_map(case.gguf_arch(), config.num_hidden_layers)
+    for name, weight in model.named_parameters():
+        values = weight.detach().numpy()
+        if case.pairs_are_neighbours and ("q_proj" in name or "k_proj" in name):
+            is_query = "q_proj" in name
+            values = neighbours(values, config.num_attention_heads if is_query else config.num_key_value_heads)
+        if case.norms_hold_one_less and "norm" in name:
+            values = values + 1
+        if name.endswith("experts.gate_up_proj"):
+            block = f"blk.{name.split('.')[2]}."
+            half = values.shape[1] // 2
+            yield block + "ffn_gate_exps.weight", values[:, :half]
+            yield block + "ffn_up_exps.weight", values[:, half:]
+        elif name.endswith("experts.down_proj"):
+            yield f"blk.{name.split('.')[2]}.ffn_down_exps.weight", values
+        else:
+            target = case.rename(name) or names.get_name(name, try_suffixes=(".weight", ".bias"))
+            if target is None:
+                raise SystemExit(f"{case.name}: no GGUF name for {name}.")
+            yield target, values.squeeze() if target.endswith("shexp.weight") and values.shape[0] == 1 else values
+    yield from case.extra(model)
+
+
+def add_tokenizer(writer):
+    tokens = [byte_characters()[b] for b in range(256)] + ["th", "<|unused|>", "<|start|>", "<|end|>"]
+    types = [gguf.TokenType.NORMAL] * 257 + [gguf.TokenType.UNUSED] + [gguf.TokenType.CONTROL] * 2
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges(["t h"])
+    writer.add_bos_token_id(VOCABULARY - 2)
+    writer.add_eos_token_id(VOCABULARY - 1)
+    writer.add_add_bos_token(False)
+
+
+def write(path, model, case):
+    config = model.config
+    writer = gguf.GGUFWriter(path, case.arch)
+    writer.add_name(f"tiny random {case.name}")
+    writer.add_license("Apache-2.0")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    if getattr(config, "head_dim", None):
+        writer.add_key_length(config.head_dim)
+        writer.add_value_length(config.head_dim)
+    if hasattr(config, "rms_norm_eps"):
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    rope = getattr(config, "rope_parameters", None) or {}
+    if "rope_theta" in rope:
+        writer.add_rope_freq_base(rope["rope_theta"])
+    for key, value in case.keys.items():
+        add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32, bool: writer.add_bool}
+        add[type(value)](f"{case.arch}.{key}", value)
+    add_tokenizer(writer)
+    for name, values in tensors(model, case):
+        values = np.asarray(values)
+        is_matrix = values.ndim > 1 and "ffn_gate_inp" not in name
+        writer.add_tensor(name, np.ascontiguousarray(values, np.float16 if is_matrix else np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@torch.no_grad()
+def expected(path, model, seed):
+    ids = np.random.default_rng(seed).integers(0, VOCABULARY, PROMPT_TOKENS).tolist()
+    single = model(torch.tensor([ids])).logits[0]
+    logits = model.double()(torch.tensor([ids])).logits[0]
+    return {
+        "origin": origin(model="tests/data/" + path.name, against_float32=(single - logits).abs().max().item()),
+        "ids": ids,
+        "logits_spread": logits.std().item(),
+        "first_logits": [[round(v, 6) for v in row[:8].tolist()] for row in logits],
+        "last_logits": [round(v, 6) for v in logits[-1].tolist()],
+    }
+
+
+def main():
+    root = Path(__file__).resolve().parents[2]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--data", type=Path, default=root / "tests/data")
+    parser.add_argument("--golden", type=Path, default=root / "tests/golden")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    for seed, case in enumerate(ARCHITECTURES, start=100):
+        if arguments.names and case.name not in arguments.names:
+            continue
+        model = make_model(case, seed)
+        path = arguments.data / f"tiny-{case.name}.gguf"
+        write(path, model, case)
+        result = expected(path, model, seed)
+        (arguments.golden / f"tiny-{case.name}.json").write_text(json.dumps(result, separators=(",", ":")) + "\n")
+        print(
+            f"{path.name}: {path.stat().st_size} bytes, spread {result['logits_spread']:.2f}, "
+            f"float32 differs by {result['origin']['against_float32']:.1e}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
