@@ -44,7 +44,10 @@ class Load:
 
 
 def run(command, **options):
-    return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stderr}")
+    return done.stdout
 
 
 def find_peer(wanted):
@@ -64,7 +67,12 @@ def find_peer(wanted):
     found = next((str(candidate) for candidate in candidates if candidate), None)
     if found is None:
         sys.exit("there is no llama-bench; give one with --peer")
-    return found, {**os.environ, "LD_LIBRARY_PATH": str(pathlib.Path(found).resolve().parent)}
+    folder = pathlib.Path(found).resolve().parent
+    for library in folder.glob("*.so.*.*"):  # packages have no links, which programs look for: libx.so.1 of libx.so.1.2.3
+        link = folder / re.sub(r"(\.so\.\d+).*", r"\1", library.name)
+        if not link.exists():
+            link.symlink_to(library.name)
+    return found, {**os.environ, "LD_LIBRARY_PATH": str(folder)}
 
 
 def model_path(program, model):
