@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/bpe.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
-#include <bit>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "text/merge_list.h"
+#include "text/merge_table.h"
 #include "text/pretokenizer.h"
 #include "text/utf8.h"
 
@@ -19,8 +15,6 @@ namespace nanomind {
 namespace {
 
 constexpr TokenId kNoToken = -1;
-
-using Ids = std::unordered_map<std::string_view, TokenId>;
 
 // GPT-2 spells each byte as one printable character: visible Latin-1 as itself, the other 68 bytes as U+0100 and up.
 class ByteAlphabet {
@@ -66,68 +60,6 @@ class ByteAlphabet {
   std::array<int, 256> code_point_of_{};
   std::array<int, 0x100 + 68> byte_of_{};
 };
-
-// Merges by the ids of both sides: an open-addressed table, since it has as many entries as the vocabulary and is asked
-// for every byte of the text.
-class MergeTable {
- public:
-  explicit MergeTable(size_t count)
-      : slots_(std::bit_ceil(count * 2 + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
-
-  void add(TokenId left, TokenId right, Merge merge) {
-    Slot& slot = slots_[find_slot(left, right)];
-    if (slot.left == kNoToken) slot = {left, right, merge};
-  }
-
-  std::optional<Merge> find(TokenId left, TokenId right) const {
-    const Slot& slot = slots_[find_slot(left, right)];
-    if (slot.left == kNoToken) return std::nullopt;
-    return slot.merge;
-  }
-
- private:
-  struct Slot {
-    TokenId left = kNoToken;
-    TokenId right = kNoToken;
-    Merge merge;
-  };
-
-  // The slot of the pair, or the empty one where it would go; more than half of the slots are empty.
-  size_t find_slot(TokenId left, TokenId right) const {
-    const uint64_t key = uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
-    size_t i = key * 0x9e3779b97f4a7c15u >> shift_;  // Fibonacci hashing
-    while (slots_[i].left != kNoToken && (slots_[i].left != left || slots_[i].right != right)) {
-      i = (i + 1) & (slots_.size() - 1);
-    }
-    return i;
-  }
-
-  std::vector<Slot> slots_;
-  int shift_;
-};
-
-Result<MergeTable> read_merges(const Vocabulary& vocabulary, const Ids& ids) {
-  MergeTable table(vocabulary.merges.size());
-  std::string joined;
-  for (size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
-    const std::string_view line = vocabulary.merges[rank];
-    const size_t space = line.find(' ', 1);
-    if (line.empty() || space == std::string_view::npos) {
-      return fail(ErrorCode::corrupt, fmt::format("The tokenizer's merge {} (\"{}\") is not a pair.", rank, line));
-    }
-    const std::string_view left = line.substr(0, space);
-    const std::string_view right = line.substr(space + 1);
-    joined.assign(left).append(right);
-    const auto left_id = ids.find(left), right_id = ids.find(right), joined_id = ids.find(joined);
-    if (left_id == ids.end() || right_id == ids.end() || joined_id == ids.end()) {
-      return fail(
-          ErrorCode::corrupt,
-          fmt::format("The tokenizer's merge {} (\"{}\") uses a piece that is not in its vocabulary.", rank, line));
-    }
-    table.add(left_id->second, right_id->second, {static_cast<double>(rank), joined_id->second});
-  }
-  return table;
-}
 
 std::vector<std::string> decode_all(const Vocabulary& vocabulary, const ByteAlphabet& alphabet) {
   std::vector<std::string> bytes(vocabulary.tokens.size());
@@ -176,7 +108,7 @@ class BpeTokenizer final : public VocabularyTokenizer {
   std::array<TokenId, 256> byte_tokens_;
   MergeTable merges_;
   PreTokenizer pre_tokenizer_;
-  Ids whole_words_;  // by their bytes; empty unless the rule asks for it
+  TokenIds whole_words_;  // by their bytes; empty unless the rule asks for it
 };
 
 }  // namespace
@@ -184,10 +116,8 @@ class BpeTokenizer final : public VocabularyTokenizer {
 Result<std::unique_ptr<Tokenizer>> make_bpe_tokenizer(Vocabulary vocabulary) {
   TRY(validate(vocabulary));
   PreTokenizer pre_tokenizer = TRY(PreTokenizer::create(vocabulary.pre_tokenizer));
-  Ids ids;
-  ids.reserve(vocabulary.tokens.size());
-  for (size_t i = 0; i < vocabulary.tokens.size(); ++i) ids.try_emplace(vocabulary.tokens[i], static_cast<TokenId>(i));
-  MergeTable merges = TRY(read_merges(vocabulary, ids));
+  const TokenIds ids = index_tokens(vocabulary);
+  MergeTable merges = TRY(MergeTable::create(vocabulary, ids));
   const ByteAlphabet alphabet;
   std::array<TokenId, 256> byte_tokens{};
   for (int b = 0; b < 256; ++b) {

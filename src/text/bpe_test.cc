@@ -52,6 +52,13 @@ TEST(Bpe, ControlTokensAreRecognisedOnlyOnRequestAndUserDefinedOnesAlways) {
   EXPECT_THAT(encode(*tokenizer, "<think>h<thinking><think"), ElementsAre(7, 0, 8, 0));
 }
 
+TEST(Bpe, MergesNeverMakeAControlToken) {
+  Vocabulary vocabulary = tiny();
+  vocabulary.tokens[6] = "hel";
+  vocabulary.merges.push_back("he l");
+  EXPECT_THAT(encode(**make_bpe_tokenizer(vocabulary), "hel"), ElementsAre(5, 2));
+}
+
 TEST(Bpe, BytesAndSpellings) {
   const auto tokenizer = *make_bpe_tokenizer(tiny());
   EXPECT_EQ(tokenizer->bytes(4), "ll");

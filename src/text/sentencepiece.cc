@@ -11,23 +11,14 @@
 #include <unordered_map>
 #include <utility>
 
-#include "text/escaped_space.h"
 #include "text/merge_list.h"
+#include "text/spelling.h"
 #include "text/utf8.h"
 
 namespace nanomind {
 namespace {
 
 constexpr TokenId kNoToken = -1;
-
-// The byte of a spelling such as "<0x0A>".
-std::optional<uint8_t> parse_byte_token(std::string_view spelling) {
-  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
-  if (spelling.size() != 6 || !spelling.starts_with("<0x") || spelling[5] != '>') return std::nullopt;
-  const int high = digit(spelling[3]), low = digit(spelling[4]);
-  if (high < 0 || low < 0) return std::nullopt;
-  return static_cast<uint8_t>(high << 4 | low);
-}
 
 class SentencePieceTokenizer final : public VocabularyTokenizer {
  public:
@@ -108,19 +99,7 @@ Result<std::unique_ptr<Tokenizer>> make_sentencepiece_tokenizer(Vocabulary vocab
   if (std::ranges::any_of(vocabulary.scores, [](float score) { return std::isnan(score); })) {
     return fail(ErrorCode::corrupt, "A score of the tokenizer is not a number.");
   }
-  std::vector<std::string> bytes(vocabulary.tokens.size());
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const std::string& spelling = vocabulary.tokens[i];
-    const TokenType type = vocabulary.types[i];
-    if (type == TokenType::normal || type == TokenType::user_defined)
-      bytes[i] = replace_all(spelling, kEscapedSpace, " ");
-    if (type == TokenType::byte) {
-      const auto byte = parse_byte_token(spelling);
-      if (!byte)
-        return fail(ErrorCode::corrupt, fmt::format("The byte token \"{}\" is not of the form <0x00>.", spelling));
-      bytes[i] = static_cast<char>(*byte);
-    }
-  }
+  std::vector<std::string> bytes = TRY(decode_escaped(vocabulary));
   return std::make_unique<SentencePieceTokenizer>(std::move(vocabulary), std::move(bytes));
 }
 

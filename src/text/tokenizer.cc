@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "text/bpe.h"
+#include "text/character_bpe.h"
 #include "text/pretokenizer_rules.h"
 #include "text/sentencepiece.h"
 #include "text/unigram.h"
@@ -135,6 +136,16 @@ Result<Vocabulary> read_vocabulary(const GgufFile& file, Defaults defaults) {
   return vocabulary;
 }
 
+enum class Family { gemma, other };
+
+Result<std::unique_ptr<Tokenizer>> make_character_bpe(const GgufFile& file, Family family) {
+  Vocabulary vocabulary = TRY(read_vocabulary(file, {}));
+  vocabulary.merges = TRY(read_strings(file, "merges"));
+  // The first files of Gemma 4 say no by mistake.
+  vocabulary.adds_beginning |= family == Family::gemma;
+  return make_character_bpe_tokenizer(std::move(vocabulary));
+}
+
 Result<std::unique_ptr<Tokenizer>> make_bpe(const GgufFile& file) {
   if (file.find(key("pre")) == nullptr) {
     return fail(
@@ -143,6 +154,8 @@ Result<std::unique_ptr<Tokenizer>> make_bpe(const GgufFile& file) {
         "be wrong. Convert the model again with a current converter.");
   }
   const std::string_view pre = TRY(file.get_string(key("pre")));
+  if (pre == "sarvam-moe") return make_character_bpe(file, Family::other);
+  if (pre == "gemma4" || pre == "granite-embed-multi-311m") return make_character_bpe(file, Family::gemma);
   const PreTokenizerRule* rule = find_pre_tokenizer_rule(pre);
   Vocabulary vocabulary = TRY(read_vocabulary(file, {.adds_beginning = rule != nullptr && rule->adds_beginning}));
   vocabulary.merges = TRY(read_strings(file, "merges"));
@@ -200,6 +213,7 @@ Result<std::unique_ptr<Tokenizer>> make_wordpiece(const GgufFile& file) {
 Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   const std::string_view model = TRY(file.get_string(key("model")));
   if (model == "gpt2") return make_bpe(file);
+  if (model == "gemma4") return make_character_bpe(file, Family::gemma);
   if (model == "llama") return make_sentencepiece(file);
   if (model == "t5") return make_unigram(file);
   if (model == "bert") return make_wordpiece(file);
@@ -209,7 +223,8 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   }
   return fail(ErrorCode::unsupported,
               fmt::format("The model's tokenizer is of the kind \"{}\", which is not supported; known ones: gpt2 "
-                          "(byte-level BPE), llama (SentencePiece), t5 (SentencePiece unigram), bert (WordPiece). "
+                          "(byte-level BPE), gemma4 (BPE over characters), llama (SentencePiece), t5 (SentencePiece "
+                          "unigram), bert (WordPiece). "
                           "Choose another model.",
                           model));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to token ids and back. Implementations: byte-level BPE (bpe.cc), SentencePiece BPE (sentencepiece.cc) and
-// unigram (unigram.cc), WordPiece (wordpiece.cc).
+// Text to token ids and back. Implementations: byte-level BPE (bpe.cc), BPE over characters (character_bpe.cc),
+// SentencePiece BPE (sentencepiece.cc) and unigram (unigram.cc), WordPiece (wordpiece.cc).
 #pragma once
 
 #include <cstdint>

@@ -85,6 +85,19 @@ TEST(MakeTokenizer, Llama3TakesWholeWordsAndBeginsWithItsToken) {
   EXPECT_THAT(tokenizer->encode("abab", ControlTokens::as_text, Beginning::omit), ElementsAre(2, 2));
 }
 
+TEST(MakeTokenizer, ReadsBpeOverCharacters) {
+  for (const auto& [model, pre] : {std::pair("gemma4", "anything"), std::pair("gpt2", "gemma4")}) {
+    GgufTestWriter writer;
+    writer.add("tokenizer.ggml.model", model).add("tokenizer.ggml.pre", pre);
+    writer.add("tokenizer.ggml.tokens", std::vector<std::string>{"<bos>", "\u2581", "é", "\u2581é"});
+    writer.add("tokenizer.ggml.token_type", std::vector<int32_t>{3, 1, 1, 1});
+    writer.add("tokenizer.ggml.merges", std::vector<std::string>{"\u2581 é"});
+    writer.add("tokenizer.ggml.bos_token_id", uint32_t{0}).add("tokenizer.ggml.add_bos_token", false);
+    const auto tokenizer = *make(writer);
+    EXPECT_THAT(tokenizer->encode("é é", ControlTokens::as_text, Beginning::add_if_model_does), ElementsAre(0, 2, 3));
+  }
+}
+
 TEST(MakeTokenizer, ReadsUnigram) {
   GgufTestWriter writer;
   writer.add("tokenizer.ggml.model", "t5");

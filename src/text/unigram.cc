@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "text/charsmap.h"
-#include "text/escaped_space.h"
 #include "text/piece_trie.h"
+#include "text/spelling.h"
 #include "text/utf8.h"
 
 namespace nanomind {
@@ -124,12 +124,7 @@ Result<std::unique_ptr<Tokenizer>> make_unigram_tokenizer(Vocabulary vocabulary)
     return fail(ErrorCode::corrupt, "The tokenizer has no token for what is unknown (unknown_token_id).");
   }
   Charsmap charsmap = TRY(Charsmap::create(std::as_bytes(std::span(vocabulary.charsmap))));
-  std::vector<std::string> bytes(vocabulary.tokens.size());
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const TokenType type = vocabulary.types[i];
-    if (type != TokenType::normal && type != TokenType::user_defined) continue;
-    bytes[i] = replace_all(vocabulary.tokens[i], kEscapedSpace, " ");
-  }
+  std::vector<std::string> bytes = TRY(decode_escaped(vocabulary));
   return std::make_unique<UnigramTokenizer>(std::move(vocabulary), std::move(bytes), std::move(charsmap));
 }
 

@@ -8,6 +8,8 @@
 #include <limits>
 #include <utility>
 
+#include "text/spelling.h"
+
 namespace nanomind {
 namespace {
 
@@ -93,6 +95,24 @@ void correct_types(Vocabulary& vocabulary) {
     if (id) correct(*id);
   }
   for (const TokenId id : vocabulary.more_ends) correct(id);
+}
+
+Result<std::vector<std::string>> decode_escaped(const Vocabulary& vocabulary) {
+  std::vector<std::string> bytes(vocabulary.tokens.size());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const std::string& spelling = vocabulary.tokens[i];
+    const TokenType type = vocabulary.types[i];
+    if (type == TokenType::normal || type == TokenType::user_defined) {
+      bytes[i] = replace_all(spelling, kEscapedSpace, " ");
+    } else if (type == TokenType::byte) {
+      const auto byte = parse_byte_token(spelling);
+      if (!byte) {
+        return fail(ErrorCode::corrupt, fmt::format("The byte token \"{}\" is not of the form <0x00>.", spelling));
+      }
+      bytes[i] = static_cast<char>(*byte);
+    }
+  }
+  return bytes;
 }
 
 VocabularyTokenizer::VocabularyTokenizer(Vocabulary vocabulary, std::vector<std::string> bytes)

@@ -46,6 +46,10 @@ void correct_types(Vocabulary& vocabulary);
 // Checks that lists are equally long and that ids are in range.
 Result<void> validate(const Vocabulary& vocabulary);
 
+// What tokens stand for whose spelling has U+2581 for a space and <0x00> to <0xFF> for bytes; control and unknown
+// tokens for nothing. Errors: byte tokens that are spelled differently.
+Result<std::vector<std::string>> decode_escaped(const Vocabulary& vocabulary);
+
 // Finds special tokens in the text and hands what lies between them to `encode_text`.
 class VocabularyTokenizer : public Tokenizer {
  public:

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "text/escaped_space.h"
 #include "text/piece_trie.h"
+#include "text/spelling.h"
 #include "text/utf8.h"
 
 namespace nanomind {
@@ -150,12 +150,7 @@ Result<std::unique_ptr<Tokenizer>> make_wordpiece_tokenizer(Vocabulary vocabular
   if (!vocabulary.unknown) {
     return fail(ErrorCode::corrupt, "The tokenizer has no token for what is unknown (unknown_token_id).");
   }
-  std::vector<std::string> bytes(vocabulary.tokens.size());
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const TokenType type = vocabulary.types[i];
-    if (type != TokenType::normal && type != TokenType::user_defined) continue;
-    bytes[i] = replace_all(vocabulary.tokens[i], kEscapedSpace, " ");
-  }
+  std::vector<std::string> bytes = TRY(decode_escaped(vocabulary));
   return std::make_unique<WordPieceTokenizer>(std::move(vocabulary), std::move(bytes));
 }
 

@@ -149,6 +149,28 @@ def small_sentencepiece(name):
     write_ids(name, lambda text: processor.encode(text))
 
 
+def small_character_bpe(name):
+    """Gemma's kind: spaces are escaped, merges cross them, and rare characters are spelled in bytes."""
+    import json
+    from tokenizers import Tokenizer, models, normalizers, trainers
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    special = ["<pad>", "<eos>", "<bos>", "<unk>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(vocab_size=2000, special_tokens=special, limit_alphabet=350, show_progress=False)
+    # As in the vocabularies that models have, line ends are no part of other words, and no merge leads to a special token.
+    lines = (line for t in map(text_or_none, texts()) if t for line in t.split("\n") if "<" not in line)
+    tokenizer.train_from_iterator(lines, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    tokens = [t for t, _ in sorted(model["vocab"].items(), key=lambda item: item[1])]
+    merges = [" ".join(m) for m in model["merges"]]
+    types = [CONTROL] * 3 + [UNKNOWN] + [BYTE] * 256 + [NORMAL] * (len(tokens) - 260)
+    write_vocabulary(name, tokens, types, [0] * len(tokens), merges)
+    plain = Tokenizer(models.BPE(vocab=model["vocab"], merges=[tuple(m) for m in model["merges"]], byte_fallback=True,
+                                 unk_token="<unk>", fuse_unk=True))
+    plain.normalizer = tokenizer.normalizer
+    write_ids(name, lambda text: plain.encode(text, add_special_tokens=False).ids)
+
+
 def small_unigram(name):
     """With the replacements, the escaped spaces and the prefix that T5 and XLM-RoBERTa have. Texts that are not UTF-8, too."""
     import sentencepiece
@@ -217,6 +239,7 @@ def main():
         small_bpe("small-smollm", "smollm")
         small_bpe("small-qwen2", "qwen2")
         small_sentencepiece("small-sentencepiece")
+        small_character_bpe("small-character-bpe")
         small_unigram("small-unigram")
         small_wordpiece("small-wordpiece")
     else:

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/character_bpe.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "text/merge_list.h"
+#include "text/merge_table.h"
+#include "text/spelling.h"
+#include "text/utf8.h"
+
+namespace nanomind {
+namespace {
+
+constexpr TokenId kNoToken = -1;
+
+class CharacterBpeTokenizer final : public VocabularyTokenizer {
+ public:
+  CharacterBpeTokenizer(Vocabulary given, std::vector<std::string> bytes, MergeTable merges)
+      : VocabularyTokenizer(std::move(given), std::move(bytes)), merges_(std::move(merges)) {
+    byte_tokens_.fill(kNoToken);
+    for (TokenId id = 0; id < vocabulary_size(); ++id) {
+      const std::string& spelling = vocabulary().tokens[id];
+      if (vocabulary().types[id] == TokenType::normal) normal_.try_emplace(spelling, id);
+      if (vocabulary().types[id] != TokenType::byte) continue;
+      if (const auto byte = parse_byte_token(spelling)) byte_tokens_[*byte] = id;
+    }
+  }
+
+  // U+2581 in the text means a space, also within what is always recognised ("  ").
+  std::vector<TokenId> encode(std::string_view text, ControlTokens control, Beginning beginning) const override {
+    return VocabularyTokenizer::encode(replace_all(text, kEscapedSpace, " "), control, beginning);
+  }
+
+ private:
+  void encode_text(std::string_view raw, Place, std::vector<TokenId>& ids) const override {
+    const std::string escaped = replace_all(raw, " ", kEscapedSpace);
+    const std::string_view text = escaped;
+    for (size_t begin = 0; begin < text.size();) {
+      const bool line_ends = text[begin] == '\n';
+      const size_t end =
+          std::min(line_ends ? text.find_first_not_of('\n', begin) : text.find('\n', begin), text.size());
+      const std::string_view word = text.substr(begin, end - begin);
+      const TokenId whole = line_ends ? find(word) : kNoToken;
+      if (whole != kNoToken) {
+        ids.push_back(whole);
+      } else {
+        encode_word(word, ids);
+      }
+      begin = end;
+    }
+  }
+
+  void encode_word(std::string_view word, std::vector<TokenId>& ids) const {
+    std::vector<Symbol> symbols;
+    for (size_t i = 0; i < word.size();) {
+      const size_t length = next_utf8(word, i).length;
+      symbols.push_back({i, length, find(word.substr(i, length))});
+      i += length;
+    }
+    merge_all(symbols, [&](const Symbol& left, const Symbol& right) -> std::optional<Merge> {
+      if (left.id == kNoToken || right.id == kNoToken) return std::nullopt;
+      return merges_.find(left.id, right.id);
+    });
+    for (const Symbol& symbol : symbols) {
+      if (symbol.size == 0) continue;
+      if (symbol.id != kNoToken) {
+        ids.push_back(symbol.id);
+      } else {
+        spell(word.substr(symbol.offset, symbol.size), ids);
+      }
+    }
+  }
+
+  TokenId find(std::string_view spelling) const {
+    const auto found = normal_.find(spelling);
+    return found == normal_.end() ? kNoToken : found->second;
+  }
+
+  // A character without a token: its bytes where there are byte tokens for them, otherwise the unknown token.
+  void spell(std::string_view character, std::vector<TokenId>& ids) const {
+    const auto token = [&](char c) { return byte_tokens_[static_cast<uint8_t>(c)]; };
+    if (std::ranges::any_of(character, [&](char c) { return token(c) == kNoToken; })) {
+      if (vocabulary().unknown) ids.push_back(*vocabulary().unknown);
+      return;
+    }
+    for (const char c : character) ids.push_back(token(c));
+  }
+
+  MergeTable merges_;
+  TokenIds normal_;
+  std::array<TokenId, 256> byte_tokens_{};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> make_character_bpe_tokenizer(Vocabulary vocabulary) {
+  TRY(validate(vocabulary));
+  // Merges lead to some user-defined tokens too, which converters spell with plain spaces.
+  std::deque<std::string> escaped;
+  TokenIds spellings = index_tokens(vocabulary);
+  for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    if (vocabulary.types[i] != TokenType::user_defined || !vocabulary.tokens[i].contains(' ')) continue;
+    spellings.try_emplace(escaped.emplace_back(replace_all(vocabulary.tokens[i], " ", kEscapedSpace)),
+                          static_cast<TokenId>(i));
+  }
+  MergeTable merges = TRY(MergeTable::create(vocabulary, spellings));
+  std::vector<std::string> bytes = TRY(decode_escaped(vocabulary));
+  return std::make_unique<CharacterBpeTokenizer>(std::move(vocabulary), std::move(bytes), std::move(merges));
+}
+
+}  // namespace nanomind
