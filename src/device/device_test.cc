@@ -191,8 +191,7 @@ TEST_P(DeviceTest, SequencesOfOneStepDoNotSeeEachOther) {
 std::vector<std::tuple<std::string, DType, FeedForward>> cases() {
   std::vector<std::tuple<std::string, DType, FeedForward>> all;
   for (const std::string& isa : runnable_isas()) {
-    for (DType t : {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q8_0,
-                    DType::q4_k, DType::q6_k}) {
+    for (const DType t : kDTypes) {
       all.emplace_back(isa, t, FeedForward::dense);
     }
     for (DType t : {DType::f32, DType::q4_k}) {

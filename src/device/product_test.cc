@@ -105,8 +105,7 @@ TEST_P(ProductTest, EveryNumberOfTokensAgreesWithTheReference) {
 std::vector<std::tuple<std::string, DType>> cases() {
   std::vector<std::tuple<std::string, DType>> all;
   for (const std::string& isa : runnable_isas()) {
-    for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q8_0,
-                             DType::q4_k, DType::q6_k}) {
+    for (const DType type : kDTypes) {
       all.emplace_back(isa, type);
     }
   }

@@ -55,7 +55,14 @@ struct RopeInfo {
   float magnitude = 1.0F;                // of sine and cosine (the attention factor of YaRN, arXiv 2309.00071)
 };
 
-enum class Activation : uint8_t { silu, gelu_tanh, sigmoid, identity };
+enum class Activation : uint8_t { silu, gelu_tanh, gelu, sigmoid, identity };
+
+// Which row of a table a token gets: its own, that of its position in the sequence, or the first (all tokens the same).
+enum class Lookup : uint8_t { token, position, first };
+
+// Which positions a row of attention sees: those up to its own, or all of its sequence so far, later ones of the same
+// step included (encoders, whose sequences are whole steps).
+enum class Mask : uint8_t { causal, none };
 
 // What a recurrent operation keeps of a sequence between steps: so many floats, all zero before its first token.
 struct StateInfo {
@@ -73,11 +80,12 @@ struct Routing {
 
 namespace op {
 
-// out[T, E] = table[token] * scale.
+// out[T, E] = table[row] * scale.
 struct Embed {
   ValueId out;
   WeightId table;
   float scale;
+  Lookup by;
 };
 // Each run of `group` columns of x is divided by its root mean square and multiplied by weight[group].
 struct RmsNorm {
@@ -107,6 +115,18 @@ struct Attention {
   int64_t window;
   float scale;
   float cap;
+  Mask mask;
+};
+// out = (x - mean) / sqrt(variance + eps) * weight + bias, over each row.
+struct LayerNorm {
+  ValueId out, x;
+  WeightId weight, bias;
+  float eps;
+};
+// out = activation(x).
+struct Activate {
+  ValueId out, x;
+  Activation activation;
 };
 // out = activation(gate) * up.
 struct GatedActivation {
@@ -137,7 +157,8 @@ struct SigmoidGate {
   ValueId out, y, x;
   WeightId weight;
 };
-// Cuts each run of 2 * width columns of x [T, 2C] into two halves: first[T, C] has the lower, second[T, C] the upper ones.
+// Cuts each run of 2 * width columns of x [T, 2C] into two halves: first[T, C] has the lower, second[T, C] the upper
+// ones.
 struct SplitHeads {
   ValueId first, second, x;
   int64_t width;
@@ -151,10 +172,11 @@ struct ShortConv {
   int32_t taps;
   Activation activation;  // silu or identity
 };
-// Gated delta rule (arXiv 2412.06464) for V value heads of width dv that share K key heads of width dk (head h reads key
-// head h % K). x [T, 2 * K * dk + V * dv] = q | k | v; q and k are divided by their lengths (sqrt of the sum of squares
-// + eps), q also by sqrt(dk). With g = decay[h] * softplus(alpha[t][h] + bias[h]), b = sigmoid(beta[t][h]) and the state
-// S [V, dk, dv]: S *= exp(g); S += k (b * (v - S^T k))^T; out[t][h] = S^T q.
+// Gated delta rule (arXiv 2412.06464) for V value heads of width dv that share K key heads of width dk (head h reads
+// key head h % K). x [T, 2 * K * dk + V * dv] = q | k | v; q and k are divided by their lengths (sqrt of the sum of
+// squares
+// + eps), q also by sqrt(dk). With g = decay[h] * softplus(alpha[t][h] + bias[h]), b = sigmoid(beta[t][h]) and the
+// state S [V, dk, dv]: S *= exp(g); S += k (b * (v - S^T k))^T; out[t][h] = S^T q.
 struct DeltaRule {
   ValueId out, x, alpha, beta;
   WeightId decay, bias;  // [V]
@@ -169,9 +191,10 @@ struct SelectRows {
 
 }  // namespace op
 
-using Op = std::variant<op::Embed, op::RmsNorm, op::MatMul, op::Rope, op::Attention, op::GatedActivation, op::Add,
-                        op::Scale, op::Experts, op::SigmoidGate, op::SplitHeads, op::ShortConv, op::DeltaRule,
-                        op::SelectRows>;
+using Op =
+    std::variant<op::Embed, op::RmsNorm, op::MatMul, op::Rope, op::Attention, op::GatedActivation, op::Add, op::Scale,
+                 op::Experts, op::SigmoidGate, op::SplitHeads, op::ShortConv, op::DeltaRule, op::LayerNorm,
+                 op::Activate, op::SelectRows>;
 
 struct Program {
   std::vector<ValueInfo> values;

@@ -29,9 +29,9 @@ int Recorder::rope_table(RopeInfo info) {
   return static_cast<int>(program_.ropes.size() - 1);
 }
 
-Value Recorder::embed(Weight table, float scale) {
+Value Recorder::embed(Weight table, float scale, Lookup by) {
   const Value out = value(Rows::tokens, info(table).shape.columns());
-  program_.ops.push_back(op::Embed{out.id, table.id, scale});
+  program_.ops.push_back(op::Embed{out.id, table.id, scale, by});
   return out;
 }
 
@@ -45,6 +45,19 @@ Value Recorder::rms_norm_heads(Value x, Weight weight, float eps) {
   CHECK(group > 0 && info(x).columns % group == 0);
   const Value out = value(info(x).rows, info(x).columns);
   program_.ops.push_back(op::RmsNorm{out.id, x.id, weight.id, group, eps});
+  return out;
+}
+
+Value Recorder::layer_norm(Value x, Weight weight, Weight bias, float eps) {
+  CHECK(info(weight).shape.elements() == info(x).columns && info(bias).shape.elements() == info(x).columns);
+  const Value out = value(info(x).rows, info(x).columns);
+  program_.ops.push_back(op::LayerNorm{out.id, x.id, weight.id, bias.id, eps});
+  return out;
+}
+
+Value Recorder::activate(Value x, Activation activation) {
+  const Value out = value(info(x).rows, info(x).columns);
+  program_.ops.push_back(op::Activate{out.id, x.id, activation});
   return out;
 }
 
@@ -77,7 +90,8 @@ Value Recorder::attention(const AttentionArgs& args) {
                                        .heads = args.heads,
                                        .window = args.window,
                                        .scale = args.scale,
-                                       .cap = args.cap});
+                                       .cap = args.cap,
+                                       .mask = args.mask});
   return out;
 }
 

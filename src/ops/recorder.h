@@ -28,7 +28,7 @@ class Recorder {
   int kv_layer(KvLayerInfo info);
   int rope_table(RopeInfo info);
 
-  Value embed(Weight table, float scale = 1.0F);
+  Value embed(Weight table, float scale = 1.0F, Lookup by = Lookup::token);
   Value rms_norm(Value x, Weight weight, float eps);        // over the whole row
   Value rms_norm_heads(Value x, Weight weight, float eps);  // over each run of as many columns as the weight has
   Value matmul(Value x, Weight weight, Weight bias = {});
@@ -40,8 +40,11 @@ class Recorder {
     int64_t window = 0;
     float scale = 0;
     float cap = 0;
+    Mask mask = Mask::causal;
   };
   Value attention(const AttentionArgs& args);
+  Value layer_norm(Value x, Weight weight, Weight bias, float eps);
+  Value activate(Value x, Activation activation);
   Value gated(Value gate, Value up, Activation activation);
   Value add(Value a, Value b, float scale_of_b = 1.0F);
   Value scale(Value x, float factor, float cap = 0.0F);  // x itself is changed; returns it

@@ -63,11 +63,13 @@ struct Tile {
   int64_t position(int i) const { return sequence.past + (begin + i) / group(); }
   int64_t step_row(int i) const { return first_row + (begin + i) / group(); }
   int64_t column(int i) const { return (static_cast<int64_t>(head) * group() + (begin + i) % group()) * s.head_dim; }
+  // The end of the keys that row i sees.
+  int64_t end_key(int i) const { return s.mask == Mask::causal ? position(i) + 1 : sequence.past + sequence.rows; }
   int64_t first_key(int i) const { return s.window > 0 ? std::max<int64_t>(0, position(i) - s.window + 1) : 0; }
 
   // Blocks of keys that any row sees.
   int64_t first_block() const { return first_key(0) / kKvBlock; }
-  int64_t end_block() const { return position(rows() - 1) / kKvBlock + 1; }
+  int64_t end_block() const { return (end_key(rows() - 1) + kKvBlock - 1) / kKvBlock; }
 };
 
 // What rows of a tile have gathered from some of their keys: out[i] / sum[i] is the result if these were all.
@@ -99,7 +101,7 @@ void gather(const StepContext& context, const Cache& cache, const Tile& tile, in
     int lowest = kKvBlock, highest = 0;
     for (int i = 0; i < m; ++i) {
       const auto first = static_cast<int>(std::clamp<int64_t>(tile.first_key(i) - block * kKvBlock, 0, kKvBlock));
-      const auto last = static_cast<int>(std::clamp<int64_t>(tile.position(i) + 1 - block * kKvBlock, 0, kKvBlock));
+      const auto last = static_cast<int>(std::clamp<int64_t>(tile.end_key(i) - block * kKvBlock, 0, kKvBlock));
       if (first < last) {
         float* row = scores + i * kKvBlock;
         if (tile.s.cap > 0) cap_scores(tile.s, row, first, last);

@@ -20,8 +20,10 @@ std::optional<IntWeight> int_weight(DType dtype) {
     case DType::q4_0: return IntWeight::q4_0;
     case DType::q4_1: return IntWeight::q4_1;
     case DType::q5_0: return IntWeight::q5_0;
+    case DType::q5_1: return IntWeight::q5_1;
     case DType::q8_0: return IntWeight::q8_0;
     case DType::q4_k: return IntWeight::q4_k;
+    case DType::q5_k: return IntWeight::q5_k;
     case DType::q6_k: return IntWeight::q6_k;
     default: return std::nullopt;
   }
@@ -55,6 +57,8 @@ Uses uses(const Op& op) {
     Uses operator()(const op::SplitHeads& o) const { return {{o.x, o.second}, o.first}; }
     Uses operator()(const op::ShortConv& o) const { return {{o.x}, o.out}; }
     Uses operator()(const op::DeltaRule& o) const { return {{o.x, o.alpha, o.beta}, o.out}; }
+    Uses operator()(const op::LayerNorm& o) const { return {{o.x}, o.out}; }
+    Uses operator()(const op::Activate& o) const { return {{o.x}, o.out}; }
     Uses operator()(const op::SelectRows& o) const { return {{o.x}, o.out}; }
   };
   return std::visit(Visitor{}, op);
@@ -192,7 +196,9 @@ class Compiler {
     std::vector<Node> nodes;
     for (Node& node : nodes_) {
       if (const auto* norm = std::get_if<op::RmsNorm>(node[0])) done.insert(norm->out);
+      if (const auto* norm = std::get_if<op::LayerNorm>(node[0])) done.insert(norm->out);
       if (const auto* gated = std::get_if<op::GatedActivation>(node[0])) done.insert(gated->out);
+      if (const auto* activated = std::get_if<op::Activate>(node[0])) done.insert(activated->out);
       const auto* product = std::get_if<op::MatMul>(node[0]);
       if (product != nullptr && forms_.contains(product->x) && !done.contains(product->x)) {
         quantize_nodes_.emplace(nodes.size(), product->x);
@@ -356,11 +362,25 @@ class Compiler {
 
   void emit_one(const op::Embed& o) {
     const WeightInfo& info = program_.weights[static_cast<size_t>(o.table)];
-    result_.vocabulary = info.shape.rows();
+    if (o.by == Lookup::token) result_.vocabulary = info.shape.rows();
+    if (o.by == Lookup::position) result_.positions = info.shape.rows();
     result_.instructions.emplace_back(EmbedStep{.out = matrix(o.out),
                                                 .table = options_.weights[static_cast<size_t>(o.table)],
                                                 .dtype = info.dtype,
-                                                .scale = o.scale});
+                                                .scale = o.scale,
+                                                .by = o.by});
+  }
+  void emit_one(const op::LayerNorm& o) {
+    result_.instructions.emplace_back(LayerNormStep{.out = matrix(o.out),
+                                                    .x = matrix(o.x),
+                                                    .quantized = quantized(o.out),
+                                                    .weight = vector(o.weight),
+                                                    .bias = vector(o.bias),
+                                                    .eps = o.eps});
+  }
+  void emit_one(const op::Activate& o) {
+    result_.instructions.emplace_back(ActivateStep{
+        .out = matrix(o.out), .x = matrix(o.x), .quantized = quantized(o.out), .activation = o.activation});
   }
   void emit_one(const op::RmsNorm& o) {
     result_.instructions.emplace_back(NormStep{.out = matrix(o.out),
@@ -390,7 +410,8 @@ class Compiler {
                                                     .head_dim = static_cast<int>(kv.head_dim),
                                                     .window = o.window,
                                                     .scale = o.scale,
-                                                    .cap = o.cap});
+                                                    .cap = o.cap,
+                                                    .mask = o.mask});
   }
   void emit_one(const op::GatedActivation& o) {
     result_.instructions.emplace_back(ActivationStep{.out = matrix(o.out),

@@ -18,6 +18,7 @@ struct CompiledProgram {
   std::vector<RopeTable> ropes;
   Matrix output;
   int64_t vocabulary = 0;                         // rows of the embedding: token ids are below
+  int64_t positions = 0;                          // rows of a table of positions; 0: there is none
   size_t kv_block_bytes = 0;                      // all layers
   size_t state_bytes = 0;                         // of one sequence
   std::span<std::byte> scratch, attention_parts;  // see StepContext

@@ -100,6 +100,9 @@ class CpuExecutable final : public Executable {
           sequence.past + sequence.rows > static_cast<int64_t>(sequence.blocks.size()) * kKvBlockTokens) {
         return fail(ErrorCode::invalid_argument, "A sequence's cache blocks do not cover its positions.");
       }
+      if (program_.positions > 0 && sequence.past + sequence.rows > program_.positions)
+        return fail(ErrorCode::context_full,
+                    fmt::format("The model knows {} positions; shorten the text.", program_.positions));
       for (int32_t block : sequence.blocks) {
         if (block < 0 || block >= blocks)
           return fail(ErrorCode::invalid_argument, "A cache block is outside the cache.");

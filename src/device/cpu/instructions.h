@@ -57,6 +57,7 @@ struct EmbedStep {
   std::span<const std::byte> table;
   DType dtype;
   float scale;
+  Lookup by;
 };
 struct NormStep {
   Matrix out, x;
@@ -96,6 +97,7 @@ struct AttentionStep {
   int heads, kv_heads, head_dim;
   int64_t window;
   float scale, cap;
+  Mask mask;
 };
 struct ActivationStep {
   Matrix out, gate, up;
@@ -142,6 +144,17 @@ struct ExpertsStep {
     Matrix gate, up, down;
   } slots;
 };
+struct LayerNormStep {
+  Matrix out, x;
+  Quantized quantized;  // of out
+  const float *weight, *bias;
+  float eps;
+};
+struct ActivateStep {
+  Matrix out, x;
+  Quantized quantized;  // of out
+  Activation activation;
+};
 struct SplitStep {
   Matrix first, second, x;
   int64_t width;
@@ -166,7 +179,7 @@ struct SelectStep {
 
 using Instruction =
     std::variant<EmbedStep, NormStep, QuantizeStep, ProductStep, RopeStep, AttentionStep, ActivationStep, AddStep,
-                 ScaleStep, ExpertsStep, SigmoidGateStep, SplitStep, ShortConvStep, DeltaRuleStep, SelectStep>;
+                 ScaleStep, ExpertsStep, SigmoidGateStep, LayerNormStep, ActivateStep, SplitStep, ShortConvStep, DeltaRuleStep, SelectStep>;
 
 // What an instruction needs to know about the step that is being run.
 struct StepContext {
@@ -181,6 +194,14 @@ struct StepContext {
   std::byte* states = nullptr;
   size_t state_bytes = 0;
 
+  // Of row i of the step, within its sequence.
+  int64_t position(int64_t i) const {
+    for (const SequenceRows& sequence : step.sequences) {
+      if (i < sequence.rows) return sequence.past + i;
+      i -= sequence.rows;
+    }
+    return 0;
+  }
   float* state(const SequenceRows& sequence, size_t offset) const {
     return reinterpret_cast<float*>(states + static_cast<size_t>(sequence.state) * state_bytes) + offset;
   }
@@ -200,6 +221,8 @@ void run(const AddStep& s, StepContext& context);
 void run(const ScaleStep& s, StepContext& context);
 void run(const ExpertsStep& s, StepContext& context);
 void run(const SigmoidGateStep& s, StepContext& context);
+void run(const LayerNormStep& s, StepContext& context);
+void run(const ActivateStep& s, StepContext& context);
 void run(const SplitStep& s, StepContext& context);
 void run(const ShortConvStep& s, StepContext& context);
 void run(const DeltaRuleStep& s, StepContext& context);

@@ -51,10 +51,33 @@ void multiply(const float* gate, const float* up, int64_t n, float* out) {
 
 }  // namespace
 
+namespace {
+
+void activate(Activation activation, const float* x, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    switch (activation) {
+      case Activation::silu: out[i] = x[i] / (1 + std::exp(-x[i])); break;
+      case Activation::gelu_tanh:
+        out[i] = 0.5F * x[i] * (1 + std::tanh(0.7978845608F * (x[i] + 0.044715F * x[i] * x[i] * x[i])));
+        break;
+      case Activation::gelu: out[i] = 0.5F * x[i] * (1 + std::erf(x[i] * 0.7071067812F)); break;
+      case Activation::sigmoid: out[i] = 1 / (1 + std::exp(-x[i])); break;
+      case Activation::identity: out[i] = x[i]; break;
+    }
+  }
+}
+
+void gelu_gate(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = 0.5F * gate[i] * (1 + std::erf(gate[i] * 0.7071067812F)) * up[i];
+}
+
+}  // namespace
+
 GatedActivation gated_activation(const KernelTable& kernels, Activation activation) {
   switch (activation) {
     case Activation::silu: return kernels.swiglu;
     case Activation::gelu_tanh: return kernels.geglu;
+    case Activation::gelu: return gelu_gate;
     case Activation::sigmoid: return sigmoid_gate;
     case Activation::identity: return multiply;
   }
@@ -64,7 +87,10 @@ GatedActivation gated_activation(const KernelTable& kernels, Activation activati
 void run(const EmbedStep& s, StepContext& context) {
   for_rows(context, context.rows(Rows::tokens), [&](int64_t i) {
     float* out = s.out.row(i);
-    packed_row_to_float(s.dtype, s.table, context.step.tokens[static_cast<size_t>(i)], s.out.columns, out);
+    int64_t row = 0;
+    if (s.by == Lookup::token) row = context.step.tokens[static_cast<size_t>(i)];
+    if (s.by == Lookup::position) row = context.position(i);
+    packed_row_to_float(s.dtype, s.table, row, s.out.columns, out);
     if (s.scale == 1.0F) return;
     for (int64_t c = 0; c < s.out.columns; ++c) out[c] *= s.scale;
   });
@@ -75,6 +101,28 @@ void run(const NormStep& s, StepContext& context) {
     for (int64_t c = 0; c < s.x.columns; c += s.group) {
       context.kernels.rms_norm(s.x.row(i) + c, s.weight, s.group, s.eps, s.out.row(i) + c);
     }
+    if (s.quantized.data != nullptr) quantize_piece(context, s.out.row(i), s.out, i, 0, s.out.columns, s.quantized);
+  });
+}
+
+void run(const LayerNormStep& s, StepContext& context) {
+  for_rows(context, context.rows(s.x.rows), [&](int64_t i) {
+    const float* x = s.x.row(i);
+    float* out = s.out.row(i);
+    const int64_t n = s.x.columns;
+    double sum = 0, squares = 0;
+    for (int64_t c = 0; c < n; ++c) sum += x[c];
+    const auto mean = static_cast<float>(sum / static_cast<double>(n));
+    for (int64_t c = 0; c < n; ++c) squares += static_cast<double>(x[c] - mean) * (x[c] - mean);
+    const auto scale = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(n) + s.eps));
+    for (int64_t c = 0; c < n; ++c) out[c] = (x[c] - mean) * scale * s.weight[c] + s.bias[c];
+    if (s.quantized.data != nullptr) quantize_piece(context, out, s.out, i, 0, n, s.quantized);
+  });
+}
+
+void run(const ActivateStep& s, StepContext& context) {
+  for_rows(context, context.rows(s.x.rows), [&](int64_t i) {
+    activate(s.activation, s.x.row(i), s.x.columns, s.out.row(i));
     if (s.quantized.data != nullptr) quantize_piece(context, s.out.row(i), s.out, i, 0, s.out.columns, s.quantized);
   });
 }

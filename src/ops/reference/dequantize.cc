@@ -43,21 +43,47 @@ void dequantize(const BlockQ5_0& b, float* out) {
   }
 }
 
+void dequantize(const BlockQ5_1& b, float* out) {
+  const float d = float_from_half(b.d), m = float_from_half(b.m);
+  const uint32_t high = load<uint32_t>(reinterpret_cast<const std::byte*>(b.qh));
+  for (int j = 0; j < 16; ++j) {
+    const int low_code = (b.qs[j] & 15) | static_cast<int>(high >> j & 1) << 4;
+    const int high_code = (b.qs[j] >> 4) | static_cast<int>(high >> (j + 16) & 1) << 4;
+    out[j] = d * static_cast<float>(low_code) + m;
+    out[j + 16] = d * static_cast<float>(high_code) + m;
+  }
+}
+
 void dequantize(const BlockQ8_0& b, float* out) {
   const float d = float_from_half(b.d);
   for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(b.qs[j]);
 }
 
+// Scale and min i of 6 bits, packed in 12 bytes.
+int six_bit_scale(const uint8_t* s, int i) { return i < 4 ? s[i] & 63 : (s[i + 4] & 15) | (s[i - 4] >> 6) << 4; }
+int six_bit_min(const uint8_t* s, int i) { return i < 4 ? s[i + 4] & 63 : (s[i + 4] >> 4) | (s[i] >> 6) << 4; }
+
 void dequantize(const BlockQ4_K& b, float* out) {
   const float d = float_from_half(b.d), dmin = float_from_half(b.dmin);
-  const uint8_t* s = b.scales;
   for (int i = 0; i < 8; ++i) {
-    const int scale = i < 4 ? s[i] & 63 : (s[i + 4] & 15) | (s[i - 4] >> 6) << 4;
-    const int min = i < 4 ? s[i + 4] & 63 : (s[i + 4] >> 4) | (s[i] >> 6) << 4;
-    const float ds = d * static_cast<float>(scale), dm = dmin * static_cast<float>(min);
+    const float ds = d * static_cast<float>(six_bit_scale(b.scales, i));
+    const float dm = dmin * static_cast<float>(six_bit_min(b.scales, i));
     for (int j = 0; j < 32; ++j) {
       const uint8_t byte = b.qs[32 * (i / 2) + j];
       const int code = i % 2 == 0 ? byte & 15 : byte >> 4;
+      out[32 * i + j] = ds * static_cast<float>(code) - dm;
+    }
+  }
+}
+
+void dequantize(const BlockQ5_K& b, float* out) {
+  const float d = float_from_half(b.d), dmin = float_from_half(b.dmin);
+  for (int i = 0; i < 8; ++i) {
+    const float ds = d * static_cast<float>(six_bit_scale(b.scales, i));
+    const float dm = dmin * static_cast<float>(six_bit_min(b.scales, i));
+    for (int j = 0; j < 32; ++j) {
+      const uint8_t byte = b.qs[32 * (i / 2) + j];
+      const int code = (i % 2 == 0 ? byte & 15 : byte >> 4) | (b.qh[j] >> i & 1) << 4;
       out[32 * i + j] = ds * static_cast<float>(code) - dm;
     }
   }
@@ -95,8 +121,10 @@ void dequantize_row(DType dtype, const std::byte* row, int64_t columns, float* o
     case DType::q4_0: return dequantize_blocks<BlockQ4_0, kBlock>(row, columns, out);
     case DType::q4_1: return dequantize_blocks<BlockQ4_1, kBlock>(row, columns, out);
     case DType::q5_0: return dequantize_blocks<BlockQ5_0, kBlock>(row, columns, out);
+    case DType::q5_1: return dequantize_blocks<BlockQ5_1, kBlock>(row, columns, out);
     case DType::q8_0: return dequantize_blocks<BlockQ8_0, kBlock>(row, columns, out);
     case DType::q4_k: return dequantize_blocks<BlockQ4_K, kSuperBlock>(row, columns, out);
+    case DType::q5_k: return dequantize_blocks<BlockQ5_K, kSuperBlock>(row, columns, out);
     case DType::q6_k: return dequantize_blocks<BlockQ6_K, kSuperBlock>(row, columns, out);
   }
 }

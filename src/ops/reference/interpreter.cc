@@ -2,6 +2,7 @@
 #include "ops/reference/interpreter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "ops/reference/math.h"
@@ -35,9 +36,11 @@ std::vector<float> Interpreter::run(std::span<const int32_t> tokens, std::span<c
 void Interpreter::apply(const op::Embed& o) {
   const int64_t n = columns(o.out);
   for (size_t i = 0; i < tokens_.size(); ++i) {
+    int64_t row = 0;
+    if (o.by == Lookup::token) row = tokens_[i];
+    if (o.by == Lookup::position) row = past_ + static_cast<int64_t>(i);
     for (int64_t c = 0; c < n; ++c) {
-      value(o.out)[static_cast<int64_t>(i) * n + c] =
-          weights_[static_cast<size_t>(o.table)][tokens_[i] * n + c] * o.scale;
+      value(o.out)[static_cast<int64_t>(i) * n + c] = weights_[static_cast<size_t>(o.table)][row * n + c] * o.scale;
     }
   }
 }
@@ -79,7 +82,7 @@ void Interpreter::apply(const op::Attention& o) {
   const std::span<const float> q = value(o.q);
   const std::span<float> out = value(o.out);
   for (int64_t t = 0; t < static_cast<int64_t>(tokens_.size()); ++t) {
-    const int64_t seen = past_ + t + 1, first = o.window > 0 ? std::max<int64_t>(0, seen - o.window) : 0;
+    const int64_t seen = past_ + (o.mask == Mask::causal ? t + 1 : static_cast<int64_t>(tokens_.size())), first = o.window > 0 ? std::max<int64_t>(0, seen - o.window) : 0;
     for (int64_t h = 0; h < o.heads; ++h) {
       std::vector<float> keys, values;
       for (int64_t p = 0; p < seen; ++p) {
@@ -145,6 +148,28 @@ void Interpreter::apply(const op::SigmoidGate& o) {
   std::vector<float> gate(out.size() / n);
   matmul(value(o.x), weight(o.weight), static_cast<int64_t>(gate.size()), 1, columns(o.x), gate);
   for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(y[i] * sigmoid(gate[i / n]));
+}
+
+void Interpreter::apply(const op::LayerNorm& o) {
+  const std::vector<float>& x = value(o.x);
+  std::vector<float>& out = value(o.out);
+  const auto n = static_cast<size_t>(columns(o.x));
+  for (size_t row = 0; row < x.size(); row += n) {
+    double mean = 0, variance = 0;
+    for (size_t c = 0; c < n; ++c) mean += x[row + c] / static_cast<double>(n);
+    for (size_t c = 0; c < n; ++c) variance += std::pow(x[row + c] - mean, 2) / static_cast<double>(n);
+    for (size_t c = 0; c < n; ++c) {
+      out[row + c] = static_cast<float>((x[row + c] - mean) / std::sqrt(variance + o.eps) *
+                                            weights_[static_cast<size_t>(o.weight)][c] +
+                                        weights_[static_cast<size_t>(o.bias)][c]);
+    }
+  }
+}
+
+void Interpreter::apply(const op::Activate& o) {
+  const std::vector<float>& x = value(o.x);
+  std::vector<float>& out = value(o.out);
+  for (size_t i = 0; i < x.size(); ++i) out[i] = static_cast<float>(activate(o.activation, x[i]));
 }
 
 void Interpreter::apply(const op::SelectRows& o) {

@@ -35,6 +35,8 @@ class Interpreter {
   void apply(const op::SplitHeads& o);
   void apply(const op::ShortConv& o);
   void apply(const op::DeltaRule& o);
+  void apply(const op::LayerNorm& o);
+  void apply(const op::Activate& o);
   void apply(const op::SelectRows& o);
 
   int64_t rows(ValueId id) const;

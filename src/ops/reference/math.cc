@@ -39,6 +39,7 @@ double activate(Activation activation, double x) {
   switch (activation) {
     case Activation::silu: return silu(x);
     case Activation::gelu_tanh: return gelu_tanh(x);
+    case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
     case Activation::sigmoid: return 1 / (1 + std::exp(-x));
     case Activation::identity: return x;
   }
