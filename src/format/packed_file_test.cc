@@ -323,8 +323,7 @@ TEST_F(PackedFileTest, ProcessesAtOnceAllEndRight) {
 // Without the source.
 
 TEST_F(PackedFileTest, GivesTheSourceBackBitForBit) {
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q8_0,
-                            DType::q4_k, DType::q6_k}) {
+  for (const DType dtype : kDTypes) {
     GgufTestWriter w;
     const auto block = static_cast<int64_t>(traits(dtype).block_columns);
     add_random(w, "one", dtype, {1, block});

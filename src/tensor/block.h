@@ -29,6 +29,13 @@ struct BlockQ5_0 {
   uint8_t qs[16];
 };
 
+// w = d * q + m; codes as in Q5_0.
+struct BlockQ5_1 {
+  uint16_t d, m;
+  uint8_t qh[4];
+  uint8_t qs[16];
+};
+
 // w = d * q.
 struct BlockQ8_0 {
   uint16_t d;
@@ -44,6 +51,14 @@ struct BlockQ4_K {
   uint8_t qs[128];
 };
 
+// w, scales and low nibbles as in Q4_K; bit s of qh[l] is bit 4 of element 32s + l.
+struct BlockQ5_K {
+  uint16_t d, dmin;
+  uint8_t scales[12];
+  uint8_t qh[32];
+  uint8_t qs[128];
+};
+
 // Sixteen sub-blocks of 16: w = d * scales[s] * (q - 32). For each half h of 128 elements and l in 0..31:
 // element 128h + 32j + l has low nibble from ql[64h + 32(j & 1) + l] (low for j < 2, high else) and its two top bits
 // at position 2j of qh[32h + l].
@@ -55,6 +70,7 @@ struct BlockQ6_K {
 };
 
 static_assert(sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20 && sizeof(BlockQ5_0) == 22);
-static_assert(sizeof(BlockQ8_0) == 34 && sizeof(BlockQ4_K) == 144 && sizeof(BlockQ6_K) == 210);
+static_assert(sizeof(BlockQ5_1) == 24 && sizeof(BlockQ8_0) == 34 && sizeof(BlockQ4_K) == 144);
+static_assert(sizeof(BlockQ5_K) == 176 && sizeof(BlockQ6_K) == 210);
 
 }  // namespace nanomind

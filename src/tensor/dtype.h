@@ -16,11 +16,17 @@ enum class DType : uint32_t {
   q4_0 = 2,
   q4_1 = 3,
   q5_0 = 6,
+  q5_1 = 7,
   q8_0 = 8,
   q4_k = 12,
+  q5_k = 13,
   q6_k = 14,
   bf16 = 30,
 };
+
+// All of them.
+inline constexpr DType kDTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0,
+                                    DType::q5_1, DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k};
 
 struct DTypeTraits {
   std::string_view name;   // as GGUF tools print it: "Q4_K"

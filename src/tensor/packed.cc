@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops over blocks, rows and runs of codes that all types share; what differs between types: packed_types.h.
+// The loops over blocks, rows and runs of codes that all types share; what differs between types: packed_types.h
+// and packed_types_k.h.
 #include "tensor/packed.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "tensor/half.h"
 #include "tensor/packed_layout.h"
 #include "tensor/packed_types.h"
+#include "tensor/packed_types_k.h"
 
 namespace nanomind {
 namespace {
@@ -113,8 +115,10 @@ auto with_codec(DType dtype, const F& f) {
     case DType::q4_0: return f(QuantizedCodec<packed::Q4_0>());
     case DType::q4_1: return f(QuantizedCodec<packed::Q4_1>());
     case DType::q5_0: return f(QuantizedCodec<packed::Q5_0>());
+    case DType::q5_1: return f(QuantizedCodec<packed::Q5_1>());
     case DType::q8_0: return f(QuantizedCodec<packed::Q8_0>());
     case DType::q4_k: return f(QuantizedCodec<packed::Q4_K>());
+    case DType::q5_k: return f(QuantizedCodec<packed::Q5_K>());
     case DType::q6_k: return f(QuantizedCodec<packed::Q6_K>());
   }
   CHECK(!"a known dtype");

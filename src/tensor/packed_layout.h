@@ -51,6 +51,17 @@ struct PackedQ5_0 {
   uint16_t d[2][16];
 };
 
+// 64 columns. w = d * q + m; codes as in PackedQ5_0.
+struct PackedQ5_1 {
+  static constexpr int kColumns = 64;
+  struct Unit {
+    uint8_t codes[4][64];
+    uint8_t high[64];
+  } unit[2];
+  uint16_t d[2][16];
+  uint16_t m[2][16];
+};
+
 // 64 columns. w = d * (q - 128), q = source + 128. Vectors 2g and 2g + 1 of a unit hold columns 8g + {0, 2, 1, 3} and
 // 8g + {4, 6, 5, 7}, one byte per code.
 struct PackedQ8_0 {
@@ -65,6 +76,20 @@ struct PackedQ8_0 {
 struct PackedQ4_K {
   static constexpr int kColumns = 256;
   uint8_t codes[8][4][64];
+  uint8_t scale_low[64];
+  uint8_t min_low[64];
+  uint8_t top[64];
+  uint16_t d[16];
+  uint16_t dmin[16];
+};
+
+// 256 columns in 8 units. w and scales as in PackedQ4_K, codes as in PackedQ5_0.
+struct PackedQ5_K {
+  static constexpr int kColumns = 256;
+  struct Unit {
+    uint8_t codes[4][64];
+    uint8_t high[64];
+  } unit[8];
   uint8_t scale_low[64];
   uint8_t min_low[64];
   uint8_t top[64];
@@ -99,7 +124,8 @@ struct PackedFloat {
 };
 
 static_assert(sizeof(PackedQ4_0) == 576 && sizeof(PackedQ4_1) == 640 && sizeof(PackedQ5_0) == 704);
-static_assert(sizeof(PackedQ8_0) == 1088 && sizeof(PackedQ4_K) == 2304 && sizeof(PackedQ6_K) == 3392);
+static_assert(sizeof(PackedQ5_1) == 768 && sizeof(PackedQ8_0) == 1088 && sizeof(PackedQ4_K) == 2304);
+static_assert(sizeof(PackedQ5_K) == 2816 && sizeof(PackedQ6_K) == 3392);
 static_assert(sizeof(PackedHalf) == 1024 && sizeof(PackedFloat) == 2048);
 
 // 32 columns of one activation row as 16-bit fixed point in two signed byte planes: x = scale * q, q = 256 * hi + lo,

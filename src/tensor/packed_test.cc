@@ -19,9 +19,6 @@
 namespace nanomind {
 namespace {
 
-constexpr DType kTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0, DType::q4_1,
-                            DType::q5_0, DType::q8_0, DType::q4_k, DType::q6_k};
-
 struct AlignedDelete {
   void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{64}); }
 };
@@ -51,6 +48,11 @@ double element(DType dtype, const std::byte* row, int64_t c) {
     std::memcpy(&b, at, sizeof b);
     return b;
   };
+  // Scale and min s of the 6 bits that Q4_K and Q5_K have in 12 bytes.
+  const auto scale_of = [](const uint8_t* b, int s) {
+    return s < 4 ? b[s] & 63 : (b[s + 4] & 15) | (b[s - 4] >> 6) << 4;
+  };
+  const auto min_of = [](const uint8_t* b, int s) { return s < 4 ? b[s + 4] & 63 : b[s + 4] >> 4 | (b[s] >> 6) << 4; };
   const auto nibble = [&](const uint8_t* qs) { return i < 16 ? qs[i] & 15 : qs[i - 16] >> 4; };
   switch (dtype) {
     case DType::f32: return block(float());
@@ -68,6 +70,10 @@ double element(DType dtype, const std::byte* row, int64_t c) {
       const BlockQ5_0 b = block(BlockQ5_0());
       return half(b.d) * ((nibble(b.qs) | (b.qh[i / 8] >> i % 8 & 1) << 4) - 16);
     }
+    case DType::q5_1: {
+      const BlockQ5_1 b = block(BlockQ5_1());
+      return half(b.d) * (nibble(b.qs) | (b.qh[i / 8] >> i % 8 & 1) << 4) + half(b.m);
+    }
     case DType::q8_0: {
       const BlockQ8_0 b = block(BlockQ8_0());
       return half(b.d) * b.qs[i];
@@ -75,10 +81,14 @@ double element(DType dtype, const std::byte* row, int64_t c) {
     case DType::q4_k: {
       const BlockQ4_K b = block(BlockQ4_K());
       const int s = i / 32;
-      const int scale = s < 4 ? b.scales[s] & 63 : (b.scales[s + 4] & 15) | (b.scales[s - 4] >> 6) << 4;
-      const int min = s < 4 ? b.scales[s + 4] & 63 : b.scales[s + 4] >> 4 | (b.scales[s] >> 6) << 4;
       const int byte = b.qs[32 * (s / 2) + i % 32];
-      return half(b.d) * scale * (s % 2 ? byte >> 4 : byte & 15) - half(b.dmin) * min;
+      return half(b.d) * scale_of(b.scales, s) * (s % 2 ? byte >> 4 : byte & 15) - half(b.dmin) * min_of(b.scales, s);
+    }
+    case DType::q5_k: {
+      const BlockQ5_K b = block(BlockQ5_K());
+      const int s = i / 32, byte = b.qs[32 * (s / 2) + i % 32];
+      const int q = (s % 2 ? byte >> 4 : byte & 15) | (b.qh[i % 32] >> s & 1) << 4;
+      return half(b.d) * scale_of(b.scales, s) * q - half(b.dmin) * min_of(b.scales, s);
     }
     case DType::q6_k: {
       const BlockQ6_K b = block(BlockQ6_K());
@@ -89,6 +99,18 @@ double element(DType dtype, const std::byte* row, int64_t c) {
     }
   }
   return NAN;
+}
+
+// The largest magnitude of scale * q where a min is added to that, 0 elsewhere.
+double largest_term(DType dtype) {
+  constexpr double kLargestHalf = 65504;
+  switch (dtype) {
+    case DType::q4_1: return kLargestHalf * 15;
+    case DType::q5_1: return kLargestHalf * 31;
+    case DType::q4_k: return kLargestHalf * 63 * 15;
+    case DType::q5_k: return kLargestHalf * 63 * 31;
+    default: return 0;
+  }
 }
 
 class PackedTypes : public testing::TestWithParam<DType> {};
@@ -160,14 +182,14 @@ TEST_P(PackedTypes, RowToFloatFollowsTheFormula) {
         EXPECT_EQ(std::isnan(expected), std::isnan(actual)) << "row " << r << " column " << c;
         continue;
       }
-      // Random scales are up to 65504 * 63, so cancellation in scale * q - min shows against the largest term.
-      const double scale = dtype == DType::q4_k || dtype == DType::q4_1 ? 65504.0 * 63 * 15 : std::abs(expected);
-      EXPECT_NEAR(actual, expected, 2.4e-7 * scale) << "row " << r << " column " << c;
+      // Cancellation in scale * q - min shows against the largest term.
+      EXPECT_NEAR(actual, expected, 2.4e-7 * std::max(std::abs(expected), largest_term(dtype)))
+          << "row " << r << " column " << c;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PackedTypes, testing::ValuesIn(kTypes),
+INSTANTIATE_TEST_SUITE_P(All, PackedTypes, testing::ValuesIn(kDTypes),
                          [](const auto& test) { return std::string(traits(test.param).name); });
 
 // The layout itself, by hand: byte positions as packed_layout.h writes them.

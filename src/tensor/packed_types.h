@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the codes and scales of each quantised type lie in a GGUF block and in a packed block, for tensor/packed.cc
-// alone. Codes move in runs of eight, held as the bytes of one uint64: a type says how a run lies in a GGUF block
-// (load, store) and in a packed block (put, get), how its scales do, and what a code is worth.
+// How the codes and scales of the types with blocks of 32 lie in a GGUF block and in a packed block, for
+// tensor/packed.cc alone; those with blocks of 256: packed_types_k.h. Codes move in runs of eight, held as the bytes of
+// one uint64: a type says how a run lies in a GGUF block (load, store) and in a packed block (put, get), how its scales
+// do, and what a code is worth.
 #pragma once
 
 #include <cstddef>
@@ -53,6 +54,14 @@ inline void put_nibbles(uint8_t (*codes)[64], int run, int row, uint64_t q) {
 }
 inline uint64_t get_nibbles(const uint8_t (*codes)[64], int run, int row) {
   return unfold(load<uint32_t>(vector_dword(codes[run], row)), 4);
+}
+
+// Bit 4 of the codes of a run, to and from a unit's plane of such bits.
+inline void put_bits(uint8_t* plane, int run, int row, uint64_t q) {
+  merge(vector_dword(plane, row), fold(q >> 4 & kBytes, 1) << 2 * run);
+}
+inline uint64_t get_bits(const uint8_t* plane, int run, int row) {
+  return unfold(load<uint32_t>(vector_dword(plane, row)) >> 2 * run & 0x03030303u, 1) << 4;
 }
 
 // The nibbles of blocks that keep column j and j + 16 in byte j.
@@ -126,15 +135,46 @@ struct Q5_0 {
   }
   static void put(Packed& p, int unit, int run, int row, uint64_t q) {
     put_nibbles(p.unit[unit].codes, run, row, q);
-    merge(vector_dword(p.unit[unit].high, row), fold(q >> 4 & kBytes, 1) << 2 * run);
+    put_bits(p.unit[unit].high, run, row, q);
   }
   static uint64_t get(const Packed& p, int unit, int run, int row) {
-    const uint32_t high = load<uint32_t>(vector_dword(p.unit[unit].high, row)) >> 2 * run & 0x03030303u;
-    return get_nibbles(p.unit[unit].codes, run, row) | unfold(high, 1) << 4;
+    return get_nibbles(p.unit[unit].codes, run, row) | get_bits(p.unit[unit].high, run, row);
   }
   static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) { p.d[unit][row] = load<uint16_t>(b); }
   static void unpack_scales(const Packed& p, int unit, int row, uint8_t* b) { store(b, p.d[unit][row]); }
   static Affine affine(const Packed& p, int unit, int, int row) { return {float_from_half(p.d[unit][row]), 16, 0}; }
+};
+
+struct Q5_1 {
+  using Block = BlockQ5_1;
+  using Packed = PackedQ5_1;
+  static constexpr int kUnits = 1;
+
+  static uint64_t load_run(const uint8_t* b, int, int run) {
+    return load_split_nibbles(b + offsetof(Block, qs), run) | spread_bits(b[offsetof(Block, qh) + run]) << 4;
+  }
+  static void store_run(uint8_t* b, int, int run, uint64_t q) {
+    store_split_nibbles(b + offsetof(Block, qs), run, q);
+    b[offsetof(Block, qh) + run] = gather_bits(q >> 4 & kBytes);
+  }
+  static void put(Packed& p, int unit, int run, int row, uint64_t q) {
+    put_nibbles(p.unit[unit].codes, run, row, q);
+    put_bits(p.unit[unit].high, run, row, q);
+  }
+  static uint64_t get(const Packed& p, int unit, int run, int row) {
+    return get_nibbles(p.unit[unit].codes, run, row) | get_bits(p.unit[unit].high, run, row);
+  }
+  static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) {
+    p.d[unit][row] = load<uint16_t>(b);
+    p.m[unit][row] = load<uint16_t>(b + offsetof(Block, m));
+  }
+  static void unpack_scales(const Packed& p, int unit, int row, uint8_t* b) {
+    store(b, p.d[unit][row]);
+    store(b + offsetof(Block, m), p.m[unit][row]);
+  }
+  static Affine affine(const Packed& p, int unit, int, int row) {
+    return {float_from_half(p.d[unit][row]), 0, float_from_half(p.m[unit][row])};
+  }
 };
 
 struct Q8_0 {
@@ -160,97 +200,6 @@ struct Q8_0 {
   static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) { p.d[unit][row] = load<uint16_t>(b); }
   static void unpack_scales(const Packed& p, int unit, int row, uint8_t* b) { store(b, p.d[unit][row]); }
   static Affine affine(const Packed& p, int unit, int, int row) { return {float_from_half(p.d[unit][row]), 128, 0}; }
-};
-
-struct Q4_K {
-  using Block = BlockQ4_K;
-  using Packed = PackedQ4_K;
-  static constexpr int kUnits = 8;
-  static constexpr uint32_t kBytes32 = 0x01010101u;
-
-  static uint64_t load_run(const uint8_t* b, int unit, int run) {
-    const uint8_t* qs = b + offsetof(Block, qs) + 32 * (unit / 2) + 8 * run;
-    return load<uint64_t>(qs) >> 4 * (unit & 1) & kBytes * 15;
-  }
-  static void store_run(uint8_t* b, int unit, int run, uint64_t q) {
-    merge<uint64_t>(b + offsetof(Block, qs) + 32 * (unit / 2) + 8 * run, q << 4 * (unit & 1));
-  }
-  static void put(Packed& p, int unit, int run, int row, uint64_t q) { put_nibbles(p.codes[unit], run, row, q); }
-  static uint64_t get(const Packed& p, int unit, int run, int row) { return get_nibbles(p.codes[unit], run, row); }
-
-  static void pack_scales(const uint8_t* b, Packed& p, int, int row) {
-    const uint8_t* scales = b + offsetof(Block, scales);
-    const auto s03 = load<uint32_t>(scales), m03 = load<uint32_t>(scales + 4), low47 = load<uint32_t>(scales + 8);
-    // The four bytes go to rows of four different 16-byte lines.
-    const uint32_t scale_low = (s03 & kBytes32 * 15) | (low47 & kBytes32 * 15) << 4;
-    const uint32_t min_low = (m03 & kBytes32 * 15) | (low47 & kBytes32 * 0xF0);
-    const uint32_t top = (s03 >> 4 & kBytes32 * 3) | (s03 >> 4 & kBytes32 * 12) | (m03 & kBytes32 * 0xF0);
-    for (int i = 0; i < 4; ++i) {
-      p.scale_low[16 * i + row] = static_cast<uint8_t>(scale_low >> 8 * i);
-      p.min_low[16 * i + row] = static_cast<uint8_t>(min_low >> 8 * i);
-      p.top[16 * i + row] = static_cast<uint8_t>(top >> 8 * i);
-    }
-    p.d[row] = load<uint16_t>(b);
-    p.dmin[row] = load<uint16_t>(b + offsetof(Block, dmin));
-  }
-  static void unpack_scales(const Packed& p, int, int row, uint8_t* b) {
-    uint8_t* scales = b + offsetof(Block, scales);
-    for (int i = 0; i < 4; ++i) {
-      const int scale_low = p.scale_low[16 * i + row], min_low = p.min_low[16 * i + row], top = p.top[16 * i + row];
-      scales[i] = static_cast<uint8_t>((scale_low & 15) | (top & 15) << 4);
-      scales[i + 4] = static_cast<uint8_t>((min_low & 15) | (top & 0xF0));
-      scales[i + 8] = static_cast<uint8_t>(scale_low >> 4 | (min_low & 0xF0));
-    }
-    store(b, p.d[row]);
-    store(b + offsetof(Block, dmin), p.dmin[row]);
-  }
-  static Affine affine(const Packed& p, int unit, int, int row) {
-    const int i = 16 * (unit % 4) + row, field = unit / 4;
-    const int scale = (p.scale_low[i] >> 4 * field & 15) | (p.top[i] >> 2 * field & 3) << 4;
-    const int min = (p.min_low[i] >> 4 * field & 15) | (p.top[i] >> (4 + 2 * field) & 3) << 4;
-    return {float_from_half(p.d[row]) * static_cast<float>(scale), 0,
-            -(float_from_half(p.dmin[row]) * static_cast<float>(min))};
-  }
-};
-
-struct Q6_K {
-  using Block = BlockQ6_K;
-  using Packed = PackedQ6_K;
-  static constexpr int kUnits = 8;
-
-  static uint64_t load_run(const uint8_t* b, int unit, int run) {
-    const int half = unit / 4, quarter = unit % 4;
-    const auto low = load<uint64_t>(b + offsetof(Block, ql) + 64 * half + 32 * (quarter & 1) + 8 * run);
-    const auto high = load<uint64_t>(b + offsetof(Block, qh) + 32 * half + 8 * run);
-    return (low >> 4 * (quarter / 2) & kBytes * 15) | (high >> 2 * quarter & kBytes * 3) << 4;
-  }
-  static void store_run(uint8_t* b, int unit, int run, uint64_t q) {
-    const int half = unit / 4, quarter = unit % 4;
-    merge<uint64_t>(b + offsetof(Block, ql) + 64 * half + 32 * (quarter & 1) + 8 * run, (q & kBytes * 15)
-                                                                                            << 4 * (quarter / 2));
-    merge<uint64_t>(b + offsetof(Block, qh) + 32 * half + 8 * run, (q >> 4 & kBytes * 3) << 2 * quarter);
-  }
-  static void put(Packed& p, int unit, int run, int row, uint64_t q) {
-    put_nibbles(p.unit[unit].codes, run, row, q);
-    merge(vector_dword(p.unit[unit].high[run / 2], row), fold(q >> 4 & kBytes * 3, 2) << 4 * (run & 1));
-  }
-  static uint64_t get(const Packed& p, int unit, int run, int row) {
-    const auto high = load<uint32_t>(vector_dword(p.unit[unit].high[run / 2], row)) >> 4 * (run & 1) & 0x0F0F0F0Fu;
-    return get_nibbles(p.unit[unit].codes, run, row) | unfold(high, 2) << 4;
-  }
-  static void pack_scales(const uint8_t* b, Packed& p, int, int row) {
-    const uint8_t* scales = b + offsetof(Block, scales);
-    for (int s = 0; s < 16; ++s) p.scales[s][row] = static_cast<int8_t>(scales[s]);
-    p.d[row] = load<uint16_t>(b + offsetof(Block, d));
-  }
-  static void unpack_scales(const Packed& p, int, int row, uint8_t* b) {
-    uint8_t* scales = b + offsetof(Block, scales);
-    for (int s = 0; s < 16; ++s) scales[s] = static_cast<uint8_t>(p.scales[s][row]);
-    store(b + offsetof(Block, d), p.d[row]);
-  }
-  static Affine affine(const Packed& p, int unit, int half, int row) {
-    return {float_from_half(p.d[row]) * static_cast<float>(p.scales[2 * unit + half][row]), 32, 0};
-  }
 };
 
 }  // namespace nanomind::packed

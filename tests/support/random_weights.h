@@ -53,8 +53,16 @@ class RandomWeights {
         put(block, half_from_float(f / 8));
         put(block + 2, half_from_float(-f));
         break;
+      case DType::q5_1:
+        put(block, half_from_float(f / 16));
+        put(block + 2, half_from_float(-f));
+        break;
       case DType::q4_k:
         put(block, half_from_float(f / (8 * 63)));
+        put(block + 2, half_from_float(f / 63));
+        break;
+      case DType::q5_k:
+        put(block, half_from_float(f / (16 * 63)));
         put(block + 2, half_from_float(f / 63));
         break;
       case DType::q6_k: put(block + offsetof(BlockQ6_K, d), half_from_float(f / (32 * 128))); break;

@@ -14,6 +14,7 @@
 
 namespace nanomind {
 
+// In the order of IntWeight.
 struct IntType {
   DType dtype;
   IntWeight weight;
@@ -21,8 +22,9 @@ struct IntType {
   int half_count;
 };
 inline constexpr IntType kIntTypes[] = {
-    {DType::q4_0, IntWeight::q4_0, 0, 1}, {DType::q4_1, IntWeight::q4_1, 0, 2}, {DType::q5_0, IntWeight::q5_0, 0, 1},
-    {DType::q8_0, IntWeight::q8_0, 0, 1}, {DType::q4_k, IntWeight::q4_k, 0, 2}, {DType::q6_k, IntWeight::q6_k, 208, 1},
+    {DType::q4_0, IntWeight::q4_0, 0, 1}, {DType::q4_1, IntWeight::q4_1, 0, 2},   {DType::q5_0, IntWeight::q5_0, 0, 1},
+    {DType::q5_1, IntWeight::q5_1, 0, 2}, {DType::q8_0, IntWeight::q8_0, 0, 1},   {DType::q4_k, IntWeight::q4_k, 0, 2},
+    {DType::q5_k, IntWeight::q5_k, 0, 2}, {DType::q6_k, IntWeight::q6_k, 208, 1},
 };
 
 struct FloatType {

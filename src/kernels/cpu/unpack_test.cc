@@ -63,12 +63,21 @@ class Unpack : public testing::Test {
   std::mt19937 random_{1};
 };
 
+// What a block's half float of 1 is multiplied by at most.
+float largest_scale(DType dtype) {
+  switch (dtype) {
+    case DType::q4_k:
+    case DType::q5_k: return 63;
+    case DType::q6_k: return 128;
+    default: return 1;
+  }
+}
+
 TEST_F(Unpack, IntegerWeightsOfEveryType) {
   for (const IntType& type : kIntTypes) {
     const Weights w = int_weights(type, kGroups * kGroupRows, kColumns, Codes::random, random_);
-    // A 4000th of a code is what the lower half of a float may hold; the largest scales are 1, or 63 and 127 of
-    // K-types.
-    const float scale = type.dtype == DType::q4_k ? 63 : type.dtype == DType::q6_k ? 128 : 1;
+    // A 4000th of a code is what the lower half of a float may hold; the largest half float is 1.
+    const float scale = largest_scale(type.dtype);
     expect_weights(w, unpacked(kernels_.multiply[static_cast<int>(type.weight)], w), scale / 2000);
   }
 }

@@ -5,7 +5,7 @@
 // A panel of four pairs times a block of columns stays in the second-level cache while all activations pass by, each 32
 // rows of which meet the whole panel. Sums stay in tiles for the whole block of columns. Every pair is unpacked during
 // the walk before the one that needs it first: one walk's vector instructions fill the other's wait for tiles.
-#include "kernels/cpu/amx/formats.h"
+#include "kernels/cpu/amx/formats_k.h"
 #include "kernels/cpu/amx/tiles.h"
 #include "kernels/cpu/install.h"
 
@@ -244,14 +244,14 @@ void multiply(const GemmArgs& a) {
 }  // namespace
 
 void install_gemm(KernelTable& table) {
-  table.gemm_fast = {
-      .min_width = 0,
-      .groups_at_once = kGroupsAtOnce,
-      .packed_bytes = packed_bytes,
-      .scratch_bytes = scratch_bytes,
-      .pack = pack,
-      .multiply = {multiply<Q4_0>, multiply<Q4_1>, multiply<Q5_0>, multiply<Q8_0>, multiply<Q4_K>, multiply<Q6_K>},
-      .multiply_float = {multiply<F32>, multiply<F16>, multiply<Bf16>}};
+  table.gemm_fast = {.min_width = 0,
+                     .groups_at_once = kGroupsAtOnce,
+                     .packed_bytes = packed_bytes,
+                     .scratch_bytes = scratch_bytes,
+                     .pack = pack,
+                     .multiply = {multiply<Q4_0>, multiply<Q4_1>, multiply<Q5_0>, multiply<Q5_1>, multiply<Q8_0>,
+                                  multiply<Q4_K>, multiply<Q5_K>, multiply<Q6_K>},
+                     .multiply_float = {multiply<F32>, multiply<F16>, multiply<Bf16>}};
 }
 
 }  // namespace nanomind::amx

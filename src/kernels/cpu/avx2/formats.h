@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How each packed format yields codes, scales and floats to the AVX2 products, 8 rows at a time. Internal linkage, as
-// everything that the files of this folder share.
+// How each packed format yields codes, scales and floats to the AVX2 products, 8 rows at a time. Integer formats of 256
+// columns: formats_k.h. Internal linkage, as everything that the files of this folder share.
 #pragma once
 
 #include "kernels/cpu/avx2/vectors.h"
@@ -9,8 +9,8 @@
 namespace nanomind::avx2 {
 namespace {
 
-// w = scale[half] * (code - offset) + min, with one scale for a unit or one for each half of its columns. Codes are
-// bytes of `bits` significant bits.
+// w = scale[half] * (code - offset) + min[half], with one of each for a unit or one for each half of its columns. Codes
+// are bytes of `bits` significant bits.
 struct Traits {
   int bits;
   int offset;
@@ -21,7 +21,7 @@ struct Traits {
 // For 8 rows; only what the format has is set.
 struct Scales {
   __m256 scale[2];
-  __m256 min;
+  __m256 min[2];
 };
 
 using Codes = __m256i[8];  // vector p: the four bytes of a row are those that dword p of an activation plane meets
@@ -59,118 +59,76 @@ template <int kLeft>
   nibbles(_mm256_load_si256(vector(bytes)), low, high);
 }
 
+// In what follows and in all formats `row` is 0 or 8, the first of the 8 rows.
+
+// The codes of a unit of nibbles, and those with a plane of fifth bits.
+[[gnu::always_inline]] inline void codes_of(const uint8_t (&vectors)[4][64], int row, Codes& q) {
+  each<4>([&] [[gnu::always_inline]] (auto g) { nibbles(vectors[g] + 4 * row, q[2 * g], q[2 * g + 1]); });
+}
+[[gnu::always_inline]] inline void codes_of(const uint8_t (&vectors)[4][64], const uint8_t (&high)[64], int row,
+                                            Codes& q) {
+  const __m256i plane = _mm256_load_si256(vector(high + 4 * row));
+  const __m256i bit = _mm256_set1_epi8(16);
+  each<4>([&] [[gnu::always_inline]] (auto g) {
+    nibbles(vectors[g] + 4 * row, q[2 * g], q[2 * g + 1]);
+    q[2 * g] = merge(shift<4 - 2 * g>(plane), bit, q[2 * g]);
+    q[2 * g + 1] = merge(shift<3 - 2 * g>(plane), bit, q[2 * g + 1]);
+  });
+}
+
 struct NothingPrepared {};
 
-// In all formats `row` is 0 or 8, the first of the 8 rows.
-struct Q4_0 {
-  using Block = PackedQ4_0;
+// A half float d for each unit, and m as its min.
+template <typename PackedBlock>
+struct OneScale {
+  using Block = PackedBlock;
+  using Prepared = NothingPrepared;
+  [[gnu::always_inline]] static void prepare(const Block&, Prepared&) {}
+  [[gnu::always_inline]] static void scales(const Block& b, const Prepared&, int unit, int row, Scales& s) {
+    s.scale[0] = widen_halves(b.d[unit] + row);
+  }
+};
+template <typename PackedBlock>
+struct ScaleAndMin : OneScale<PackedBlock> {
+  [[gnu::always_inline]] static void scales(const PackedBlock& b, const NothingPrepared&, int unit, int row,
+                                            Scales& s) {
+    s.scale[0] = widen_halves(b.d[unit] + row);
+    s.min[0] = widen_halves(b.m[unit] + row);
+  }
+};
+
+struct Q4_0 : OneScale<PackedQ4_0> {
   static constexpr Traits kTraits{.bits = 4, .offset = 8, .halves = 1, .min = false};
-  using Prepared = NothingPrepared;
-  [[gnu::always_inline]] static void prepare(const Block&, Prepared&) {}
-  [[gnu::always_inline]] static void scales(const Block& b, const Prepared&, int unit, int row, Scales& s) {
-    s.scale[0] = widen_halves(b.d[unit] + row);
-  }
   [[gnu::always_inline]] static void codes(const Block& b, int unit, int row, Codes& q) {
-    each<4>([&] [[gnu::always_inline]] (auto g) { nibbles(b.codes[unit][g] + 4 * row, q[2 * g], q[2 * g + 1]); });
+    codes_of(b.codes[unit], row, q);
   }
 };
 
-struct Q4_1 {
-  using Block = PackedQ4_1;
+struct Q4_1 : ScaleAndMin<PackedQ4_1> {
   static constexpr Traits kTraits{.bits = 4, .offset = 0, .halves = 1, .min = true};
-  using Prepared = NothingPrepared;
-  [[gnu::always_inline]] static void prepare(const Block&, Prepared&) {}
-  [[gnu::always_inline]] static void scales(const Block& b, const Prepared&, int unit, int row, Scales& s) {
-    s.scale[0] = widen_halves(b.d[unit] + row);
-    s.min = widen_halves(b.m[unit] + row);
-  }
   [[gnu::always_inline]] static void codes(const Block& b, int unit, int row, Codes& q) {
-    each<4>([&] [[gnu::always_inline]] (auto g) { nibbles(b.codes[unit][g] + 4 * row, q[2 * g], q[2 * g + 1]); });
+    codes_of(b.codes[unit], row, q);
   }
 };
 
-struct Q5_0 {
-  using Block = PackedQ5_0;
+struct Q5_0 : OneScale<PackedQ5_0> {
   static constexpr Traits kTraits{.bits = 5, .offset = 16, .halves = 1, .min = false};
-  using Prepared = NothingPrepared;
-  [[gnu::always_inline]] static void prepare(const Block&, Prepared&) {}
-  [[gnu::always_inline]] static void scales(const Block& b, const Prepared&, int unit, int row, Scales& s) {
-    s.scale[0] = widen_halves(b.d[unit] + row);
-  }
   [[gnu::always_inline]] static void codes(const Block& b, int unit, int row, Codes& q) {
-    const __m256i plane = _mm256_load_si256(vector(b.unit[unit].high + 4 * row));
-    const __m256i bit = _mm256_set1_epi8(16);
-    each<4>([&] [[gnu::always_inline]] (auto g) {
-      nibbles(b.unit[unit].codes[g] + 4 * row, q[2 * g], q[2 * g + 1]);
-      q[2 * g] = merge(shift<4 - 2 * g>(plane), bit, q[2 * g]);
-      q[2 * g + 1] = merge(shift<3 - 2 * g>(plane), bit, q[2 * g + 1]);
-    });
+    codes_of(b.unit[unit].codes, b.unit[unit].high, row, q);
   }
 };
 
-struct Q8_0 {
-  using Block = PackedQ8_0;
-  static constexpr Traits kTraits{.bits = 8, .offset = 128, .halves = 1, .min = false};
-  using Prepared = NothingPrepared;
-  [[gnu::always_inline]] static void prepare(const Block&, Prepared&) {}
-  [[gnu::always_inline]] static void scales(const Block& b, const Prepared&, int unit, int row, Scales& s) {
-    s.scale[0] = widen_halves(b.d[unit] + row);
+struct Q5_1 : ScaleAndMin<PackedQ5_1> {
+  static constexpr Traits kTraits{.bits = 5, .offset = 0, .halves = 1, .min = true};
+  [[gnu::always_inline]] static void codes(const Block& b, int unit, int row, Codes& q) {
+    codes_of(b.unit[unit].codes, b.unit[unit].high, row, q);
   }
+};
+
+struct Q8_0 : OneScale<PackedQ8_0> {
+  static constexpr Traits kTraits{.bits = 8, .offset = 128, .halves = 1, .min = false};
   [[gnu::always_inline]] static void codes(const Block& b, int unit, int row, Codes& q) {
     each<8>([&] [[gnu::always_inline]] (auto p) { q[p] = _mm256_load_si256(vector(b.codes[unit][p] + 4 * row)); });
-  }
-};
-
-struct Q4_K {
-  using Block = PackedQ4_K;
-  static constexpr Traits kTraits{.bits = 4, .offset = 0, .halves = 1, .min = true};
-  struct Prepared {
-    alignas(32) uint8_t scale[8][16];
-    alignas(32) uint8_t min[8][16];
-  };
-  [[gnu::always_inline]] static void prepare(const Block& b, Prepared& p) {
-    const __m256i low4 = _mm256_set1_epi8(15), top2 = _mm256_set1_epi8(0x30);
-    const auto store = [&] [[gnu::always_inline]] (uint8_t* to, __m256i low, __m256i high) {
-      _mm256_store_si256(reinterpret_cast<__m256i*>(to), merge(high, top2, _mm256_and_si256(low, low4)));
-    };
-    each<2>([&] [[gnu::always_inline]] (auto i) {
-      const __m256i scale = _mm256_load_si256(vector(b.scale_low + 32 * i));
-      const __m256i min = _mm256_load_si256(vector(b.min_low + 32 * i));
-      const __m256i top = _mm256_load_si256(vector(b.top + 32 * i));
-      store(p.scale[2 * i], scale, shift<4>(top));
-      store(p.scale[4 + 2 * i], shift<-4>(scale), shift<2>(top));
-      store(p.min[2 * i], min, top);
-      store(p.min[4 + 2 * i], shift<-4>(min), shift<-2>(top));
-    });
-  }
-  [[gnu::always_inline]] static void scales(const Block& b, const Prepared& p, int unit, int row, Scales& s) {
-    s.scale[0] = _mm256_mul_ps(widen_halves(b.d + row), widen_bytes(p.scale[unit] + row));
-    const __m256 minus_dmin = _mm256_sub_ps(_mm256_setzero_ps(), widen_halves(b.dmin + row));
-    s.min = _mm256_mul_ps(minus_dmin, widen_bytes(p.min[unit] + row));
-  }
-  [[gnu::always_inline]] static void codes(const Block& b, int unit, int row, Codes& q) {
-    each<4>([&] [[gnu::always_inline]] (auto g) { nibbles(b.codes[unit][g] + 4 * row, q[2 * g], q[2 * g + 1]); });
-  }
-};
-
-struct Q6_K {
-  using Block = PackedQ6_K;
-  static constexpr Traits kTraits{.bits = 6, .offset = 32, .halves = 2, .min = false};
-  using Prepared = NothingPrepared;
-  [[gnu::always_inline]] static void prepare(const Block&, Prepared&) {}
-  [[gnu::always_inline]] static void scales(const Block& b, const Prepared&, int unit, int row, Scales& s) {
-    const __m256 d = widen_halves(b.d + row);
-    s.scale[0] = _mm256_mul_ps(d, widen_signed_bytes(b.scales[2 * unit] + row));
-    s.scale[1] = _mm256_mul_ps(d, widen_signed_bytes(b.scales[2 * unit + 1] + row));
-  }
-  [[gnu::always_inline]] static void codes(const Block& b, int unit, int row, Codes& q) {
-    const __m256i bits = _mm256_set1_epi8(0x30);
-    each<4>([&] [[gnu::always_inline]] (auto g) {
-      const __m256i plane = _mm256_load_si256(vector(b.unit[unit].high[g / 2] + 4 * row));
-      nibbles(b.unit[unit].codes[g] + 4 * row, q[2 * g], q[2 * g + 1]);
-      q[2 * g] = merge(shift<4 - 4 * (g % 2)>(plane), bits, q[2 * g]);
-      q[2 * g + 1] = merge(shift<2 - 4 * (g % 2)>(plane), bits, q[2 * g + 1]);
-    });
   }
 };
 

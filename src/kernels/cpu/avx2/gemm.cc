@@ -2,7 +2,7 @@
 // Products of many rows in 16-bit fixed point. For each 128 columns and a few row groups of weights, both operands
 // become integers with one scale per row (128 products fit an int32), the weights as a panel in the first-level cache,
 // where VPMADDWD multiplies pairs of columns. All integer formats and float weights meet in the same panel.
-#include "kernels/cpu/avx2/formats.h"
+#include "kernels/cpu/avx2/formats_k.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx2 {
@@ -101,8 +101,8 @@ struct IntPanel {
   using Block = typename Format::Block;
   static constexpr Traits kTraits = Format::kTraits;
   static constexpr int kUnits = Block::kColumns / kUnitColumns;
-  static constexpr int kExtra = kTraits.bits == 8 ? 0 : kTraits.bits > 4 ? 1 : kTraits.min ? 3 : 2;
-  static constexpr int kShift = 8 + kExtra;
+  static constexpr int kLeast = (kTraits.min ? 15 : 14) - kTraits.bits;
+  static constexpr int kShift = kLeast > 8 ? kLeast : 8, kExtra = kShift - 8;
 
   // Returns how many pairs of columns there are.
   static int unpack(const std::byte* group, int64_t columns, int64_t chunk, GroupPanel& panel) {
@@ -139,14 +139,15 @@ struct IntPanel {
  private:
   // The largest magnitude that the scales allow.
   [[gnu::always_inline]] static __m256 largest_weight(const Scales& s) {
-    if constexpr (kTraits.min) {
-      const __m256 top = _mm256_fmadd_ps(s.scale[0], _mm256_set1_ps((1 << kTraits.bits) - 1), s.min);
-      return _mm256_max_ps(magnitude(s.min), magnitude(top));
-    } else {
-      __m256 scale = magnitude(s.scale[0]);
-      if constexpr (kTraits.halves == 2) scale = _mm256_max_ps(scale, magnitude(s.scale[1]));
-      return _mm256_mul_ps(scale, _mm256_set1_ps(kTraits.offset));
-    }
+    const auto of_half = [&] [[gnu::always_inline]] (int h) {
+      if constexpr (kTraits.min) {
+        const __m256 top = _mm256_fmadd_ps(s.scale[h], _mm256_set1_ps((1 << kTraits.bits) - 1), s.min[h]);
+        return _mm256_max_ps(magnitude(s.min[h]), magnitude(top));
+      } else {
+        return _mm256_mul_ps(magnitude(s.scale[h]), _mm256_set1_ps(kTraits.offset));
+      }
+    };
+    return kTraits.halves == 2 ? _mm256_max_ps(of_half(0), of_half(1)) : of_half(0);
   }
 
   // One half of the same unit of the next chunk.
@@ -161,13 +162,15 @@ struct IntPanel {
     Codes q;
     Format::codes(block, unit, row, q);
     const __m256 factor = _mm256_mul_ps(inverse, _mm256_set1_ps(1 << (15 - kShift)));
-    __m256i scale[kTraits.halves], min;
-    each<kTraits.halves>(
-        [&] [[gnu::always_inline]] (auto h) { scale[h] = round_twice(_mm256_mul_ps(s.scale[h], factor)); });
-    if constexpr (kTraits.min) min = round_twice(_mm256_mul_ps(s.min, inverse));
+    __m256i scale[kTraits.halves], min[kTraits.halves];
+    each<kTraits.halves>([&] [[gnu::always_inline]] (auto h) {
+      scale[h] = round_twice(_mm256_mul_ps(s.scale[h], factor));
+      if constexpr (kTraits.min) min[h] = round_twice(_mm256_mul_ps(s.min[h], inverse));
+    });
     const auto store = [&] [[gnu::always_inline]] (int pair, __m256i code) {
-      __m256i value = _mm256_mulhrs_epi16(code, scale[kTraits.halves == 2 && pair >= kUnitPairs / 2 ? 1 : 0]);
-      if constexpr (kTraits.min) value = _mm256_add_epi16(value, min);
+      const int half = kTraits.halves == 2 && pair >= kUnitPairs / 2 ? 1 : 0;
+      __m256i value = _mm256_mulhrs_epi16(code, scale[half]);
+      if constexpr (kTraits.min) value = _mm256_add_epi16(value, min[half]);
       store_pair(value, row, to[pair]);
     };
     each<8>([&] [[gnu::always_inline]] (auto p) {
@@ -300,8 +303,10 @@ void install_gemm(KernelTable& table) {
   install<Q4_0>(gemm, IntWeight::q4_0);
   install<Q4_1>(gemm, IntWeight::q4_1);
   install<Q5_0>(gemm, IntWeight::q5_0);
+  install<Q5_1>(gemm, IntWeight::q5_1);
   install<Q8_0>(gemm, IntWeight::q8_0);
   install<Q4_K>(gemm, IntWeight::q4_k);
+  install<Q5_K>(gemm, IntWeight::q5_k);
   install<Q6_K>(gemm, IntWeight::q6_k);
   install<F16>(gemm, FloatWeight::f16);
   install<Bf16>(gemm, FloatWeight::bf16);

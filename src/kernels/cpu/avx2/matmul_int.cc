@@ -2,7 +2,7 @@
 // Integer matmul with byte multiplies of AVX2: 8 rows x 4 columns of codes meet four broadcast bytes of an activation
 // plane, pairs of products are summed in 16 bits for as long as they cannot overflow, then widened. 8-bit codes would
 // overflow at once, so they are taken as two nibbles.
-#include "kernels/cpu/avx2/formats.h"
+#include "kernels/cpu/avx2/formats_k.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx2 {
@@ -73,11 +73,15 @@ template <typename Format>
     const __m256i second = dot<Format, 4, 4>(q, x, -kTraits.offset * x.sum[1]);
     value =
         _mm256_fmadd_ps(_mm256_cvtepi32_ps(first), s.scale[0], _mm256_mul_ps(_mm256_cvtepi32_ps(second), s.scale[1]));
+    if constexpr (kTraits.min) {
+      value = _mm256_fmadd_ps(_mm256_set1_ps(static_cast<float>(x.sum[0])), s.min[0], value);
+      value = _mm256_fmadd_ps(_mm256_set1_ps(static_cast<float>(x.sum[1])), s.min[1], value);
+    }
   } else {
     const int32_t sum = x.sum[0] + x.sum[1];
     const __m256i all = dot<Format, 0, 8>(q, x, -kTraits.offset * sum);
     value = _mm256_mul_ps(_mm256_cvtepi32_ps(all), s.scale[0]);
-    if constexpr (kTraits.min) value = _mm256_fmadd_ps(_mm256_set1_ps(static_cast<float>(sum)), s.min, value);
+    if constexpr (kTraits.min) value = _mm256_fmadd_ps(_mm256_set1_ps(static_cast<float>(sum)), s.min[0], value);
   }
   total = _mm256_fmadd_ps(value, _mm256_set1_ps(x.scale), total);
 }
@@ -148,8 +152,10 @@ void install_int_matmul(KernelTable& table) {
   table.matmul[static_cast<int>(IntWeight::q4_0)] = matmul<Q4_0>;
   table.matmul[static_cast<int>(IntWeight::q4_1)] = matmul<Q4_1>;
   table.matmul[static_cast<int>(IntWeight::q5_0)] = matmul<Q5_0>;
+  table.matmul[static_cast<int>(IntWeight::q5_1)] = matmul<Q5_1>;
   table.matmul[static_cast<int>(IntWeight::q8_0)] = matmul<Q8_0>;
   table.matmul[static_cast<int>(IntWeight::q4_k)] = matmul<Q4_K>;
+  table.matmul[static_cast<int>(IntWeight::q5_k)] = matmul<Q5_K>;
   table.matmul[static_cast<int>(IntWeight::q6_k)] = matmul<Q6_K>;
 }
 

@@ -2,7 +2,7 @@
 // Products of many rows in 16-bit fixed point. For each 128 columns and 64 rows of weights, both operands become
 // integers with one scale per row, the weights as a panel in the first-level cache, where VPDPWSSD sums pairs of
 // columns. All formats of 16 bits and less end in the same panel.
-#include "kernels/cpu/avx512/formats.h"
+#include "kernels/cpu/avx512/formats_k.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx512 {
@@ -256,8 +256,10 @@ void install_gemm(KernelTable& table) {
   install<Q4_0>(gemm, IntWeight::q4_0);
   install<Q4_1>(gemm, IntWeight::q4_1);
   install<Q5_0>(gemm, IntWeight::q5_0);
+  install<Q5_1>(gemm, IntWeight::q5_1);
   install<Q8_0>(gemm, IntWeight::q8_0);
   install<Q4_K>(gemm, IntWeight::q4_k);
+  install<Q5_K>(gemm, IntWeight::q5_k);
   install<Q6_K>(gemm, IntWeight::q6_k);
   install<F16>(gemm, FloatWeight::f16);
   install<Bf16>(gemm, FloatWeight::bf16);

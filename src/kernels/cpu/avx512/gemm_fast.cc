@@ -2,7 +2,7 @@
 // Products of many rows with activations of 8 bits per 32 columns, half the work of gemm.cc. Codes become signed bytes
 // in a panel in the first-level cache, activations unsigned ones (x + 128), as VPDPBUSD wants one of each; the 128 is
 // taken away by a start value of the sums. Scales are applied per unit of 32 columns.
-#include "kernels/cpu/avx512/formats.h"
+#include "kernels/cpu/avx512/formats_k.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx512 {
@@ -24,7 +24,8 @@ constexpr int64_t kMinWidth = 1024;
 struct alignas(64) Activations {
   uint8_t q[kTile][kUnitColumns];
   float scale[kTile];
-  float scaled_sum[kTile];  // scale * sum of (q - 128)
+  float scaled_sum[kTile];   // scale * sum of (q - 128)
+  int16_t first_sum[kTile];  // sum of (q - 128) over the first 16 columns
 };
 
 // One unit of kPanelGroups row groups.
@@ -32,7 +33,7 @@ struct alignas(64) PanelUnit {
   int8_t q[8][kPanelGroups][64];
   int32_t start[2][kPanelGroups][16];  // -128 * sum of the codes, of each half that has a scale
   float scale[2][kPanelGroups][16];
-  float min[kPanelGroups][16];
+  float min[2][kPanelGroups][16];  // of each half that has one: the first one's less the second's, the second's
 };
 
 int64_t units_of(int64_t columns) { return (columns + kUnitColumns - 1) / kUnitColumns; }
@@ -50,7 +51,7 @@ void pack_unit(const float* x, int64_t n, Activations& unit, int64_t i) {
   const __m512 inverse = _mm512_set1_ps(max > kTiny ? 127 / max : 0);
   const __m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
   const __m512i b = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
-  const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
+  const int32_t first = _mm512_reduce_add_epi32(a), sum = first + _mm512_reduce_add_epi32(b);
   const __m256i signed_bytes = _mm256_set_m128i(_mm512_cvtsepi32_epi8(b), _mm512_cvtsepi32_epi8(a));
   const __m256i order = _mm256_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15,  //
                                          0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
@@ -58,6 +59,7 @@ void pack_unit(const float* x, int64_t n, Activations& unit, int64_t i) {
                      _mm256_xor_si256(_mm256_shuffle_epi8(signed_bytes, order), _mm256_set1_epi8(-128)));
   unit.scale[i] = max / 127;
   unit.scaled_sum[i] = max / 127 * static_cast<float>(sum);
+  unit.first_sum[i] = static_cast<int16_t>(first);
 }
 
 void pack(const float* x, int64_t begin, int64_t n, int64_t columns, int64_t row, std::byte* packed) {
@@ -111,7 +113,10 @@ struct Panel {
       _mm512_store_si512(panel.start[h][g], _mm512_sub_epi32(_mm512_setzero_si512(), start));
       _mm512_store_ps(panel.scale[h][g], s.scale[h]);
     });
-    if constexpr (kMin) _mm512_store_ps(panel.min[g], s.min);
+    if constexpr (kMin) {
+      _mm512_store_ps(panel.min[kHalves - 1][g], s.min[kHalves - 1]);
+      if constexpr (kHalves == 2) _mm512_store_ps(panel.min[0][g], _mm512_sub_ps(s.min[0], s.min[1]));
+    }
   }
 };
 
@@ -160,7 +165,12 @@ template <typename Format, int kRows, int kGroups>
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 8
       for (int g = 0; g < kGroups; ++g) {
-        total[i][g] = _mm512_fmadd_ps(_mm512_load_ps(w.min[g]), _mm512_set1_ps(x.scaled_sum[i]), total[i][g]);
+        total[i][g] =
+            _mm512_fmadd_ps(_mm512_load_ps(w.min[kHalves - 1][g]), _mm512_set1_ps(x.scaled_sum[i]), total[i][g]);
+        if constexpr (kHalves == 2) {
+          const __m512 first = _mm512_set1_ps(x.scale[i] * static_cast<float>(x.first_sum[i]));
+          total[i][g] = _mm512_fmadd_ps(_mm512_load_ps(w.min[0][g]), first, total[i][g]);
+        }
       }
     }
   }
@@ -235,8 +245,10 @@ void install_gemm_fast(KernelTable& table) {
   gemm.multiply[static_cast<int>(IntWeight::q4_0)] = multiply<Q4_0>;
   gemm.multiply[static_cast<int>(IntWeight::q4_1)] = multiply<Q4_1>;
   gemm.multiply[static_cast<int>(IntWeight::q5_0)] = multiply<Q5_0>;
+  gemm.multiply[static_cast<int>(IntWeight::q5_1)] = multiply<Q5_1>;
   gemm.multiply[static_cast<int>(IntWeight::q8_0)] = multiply<Q8_0>;
   gemm.multiply[static_cast<int>(IntWeight::q4_k)] = multiply<Q4_K>;
+  gemm.multiply[static_cast<int>(IntWeight::q5_k)] = multiply<Q5_K>;
   gemm.multiply[static_cast<int>(IntWeight::q6_k)] = multiply<Q6_K>;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Integer matmul with VNNI: a vector of codes (16 rows x 4 columns) meets four broadcast bytes of an activation, once
 // for its high and once for its low plane. Each unit of weights is unpacked once for all activation rows.
-#include "kernels/cpu/avx512/formats.h"
+#include "kernels/cpu/avx512/formats_k.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx512 {
@@ -46,11 +46,17 @@ template <typename Format>
     const __m512 second = dot<4, 4>(q, x, minus_offset<kOffset>(sums[1]));
     value =
         _mm512_fmadd_ps(dot<0, 4>(q, x, minus_offset<kOffset>(sums[0])), s.scale[0], _mm512_mul_ps(second, s.scale[1]));
+    if constexpr (Format::kTraits.min) {
+      value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[0]), s.min[0], value);
+      value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[1]), s.min[1], value);
+    }
   } else {
     value = _mm512_mul_ps(dot<0, 8>(q, x, minus_offset<kOffset>(_mm512_add_epi32(sums[0], sums[1]))), s.scale[0]);
   }
   total = _mm512_fmadd_ps(value, _mm512_set1_ps(x.scale), total);
-  if constexpr (Format::kTraits.min) total = _mm512_fmadd_ps(s.min, _mm512_set1_ps(x.scaled_sum), total);
+  if constexpr (Format::kTraits.min && Format::kTraits.halves == 1) {
+    total = _mm512_fmadd_ps(s.min[0], _mm512_set1_ps(x.scaled_sum), total);
+  }
 }
 
 // Bytes ahead of the reader that are asked for: what one core needs in flight to be served at the speed of memory. Row
@@ -117,8 +123,10 @@ void install_int_matmul(KernelTable& table) {
   install<Q4_0>(table, IntWeight::q4_0);
   install<Q4_1>(table, IntWeight::q4_1);
   install<Q5_0>(table, IntWeight::q5_0);
+  install<Q5_1>(table, IntWeight::q5_1);
   install<Q8_0>(table, IntWeight::q8_0);
   install<Q4_K>(table, IntWeight::q4_k);
+  install<Q5_K>(table, IntWeight::q5_k);
   install<Q6_K>(table, IntWeight::q6_k);
 }
 

@@ -2,6 +2,7 @@
 // Quantisation, norm, gated activations and conversion to half for the AArch64 baseline.
 #include <arm_neon.h>
 
+#include "kernels/cpu/delta_step.h"
 #include "kernels/cpu/neon/exp.h"
 #include "kernels/cpu/table.h"
 

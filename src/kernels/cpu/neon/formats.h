@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How each packed integer format yields signed byte codes and float scales to the ARM matmuls: for a unit of 16 rows x
-// 32 columns, w = scale * (code - kOffset) + min. Private to kernels/cpu/neon and the folders built on it; everything
-// here has internal linkage, because each of them compiles it with its own flags.
+// 32 columns, w = scale * (code - kOffset) + min. Those of 256 columns: formats_k.h. Private to kernels/cpu/neon and
+// the folders built on it; everything here has internal linkage, because each of them compiles it with its own flags.
 #pragma once
 
 #include <arm_neon.h>
@@ -15,10 +15,11 @@
 namespace nanomind {
 namespace {
 
-// Scales of one unit. Symmetric formats leave `min` alone; only Q6_K has a second scale, for columns 16..31.
+// Scales of one unit. Symmetric formats leave `min` alone; the second of each is for columns 16..31 of formats that
+// have kScales of 2.
 struct UnitScales {
   float scale[2][16];
-  float min[16];
+  float min[2][16];
 };
 
 // Codes of four rows: vector p holds, row after row, the four codes that meet dword p of an activation plane.
@@ -66,6 +67,16 @@ inline void nibbles_with_plane(uint8x16_t v, uint8x16_t plane, int8x16_t& low, i
   low = vreinterpretq_s8_u8(vandq_u8(vsliq_n_u8(v, bottom, 4), mask));
 }
 
+// Codes of five bits, the fifth ones from one plane.
+inline void five_bits(const uint8_t (&vectors)[4][64], const uint8_t (&plane)[64], int quad, QuadCodes& c) {
+  const int at = 16 * quad;
+  const uint8x16_t high = vld1q_u8(plane + at);
+  nibbles_with_plane<0, 1, 31>(vld1q_u8(vectors[0] + at), high, c[0], c[1]);
+  nibbles_with_plane<2, 3, 31>(vld1q_u8(vectors[1] + at), high, c[2], c[3]);
+  nibbles_with_plane<4, 5, 31>(vld1q_u8(vectors[2] + at), high, c[4], c[5]);
+  nibbles_with_plane<6, 7, 31>(vld1q_u8(vectors[3] + at), high, c[6], c[7]);
+}
+
 struct FormatQ4_0 {
   using Block = PackedQ4_0;
   static constexpr int kUnits = 2, kBits = 4, kOffset = 8, kScales = 1;
@@ -80,7 +91,7 @@ struct FormatQ4_1 {
   static constexpr bool kMin = true;
   static void scales(const Block& b, int unit, UnitScales& s) {
     widen_halves(b.d[unit], s.scale[0]);
-    widen_halves(b.m[unit], s.min);
+    widen_halves(b.m[unit], s.min[0]);
   }
   static void codes(const Block& b, int unit, int quad, QuadCodes& c) { nibbles(b.codes[unit], quad, c); }
 };
@@ -91,13 +102,20 @@ struct FormatQ5_0 {
   static constexpr bool kMin = false;
   static void scales(const Block& b, int unit, UnitScales& s) { widen_halves(b.d[unit], s.scale[0]); }
   static void codes(const Block& b, int unit, int quad, QuadCodes& c) {
-    const Block::Unit& u = b.unit[unit];
-    const int at = 16 * quad;
-    const uint8x16_t high = vld1q_u8(u.high + at);
-    nibbles_with_plane<0, 1, 31>(vld1q_u8(u.codes[0] + at), high, c[0], c[1]);
-    nibbles_with_plane<2, 3, 31>(vld1q_u8(u.codes[1] + at), high, c[2], c[3]);
-    nibbles_with_plane<4, 5, 31>(vld1q_u8(u.codes[2] + at), high, c[4], c[5]);
-    nibbles_with_plane<6, 7, 31>(vld1q_u8(u.codes[3] + at), high, c[6], c[7]);
+    five_bits(b.unit[unit].codes, b.unit[unit].high, quad, c);
+  }
+};
+
+struct FormatQ5_1 {
+  using Block = PackedQ5_1;
+  static constexpr int kUnits = 2, kBits = 5, kOffset = 0, kScales = 1;
+  static constexpr bool kMin = true;
+  static void scales(const Block& b, int unit, UnitScales& s) {
+    widen_halves(b.d[unit], s.scale[0]);
+    widen_halves(b.m[unit], s.min[0]);
+  }
+  static void codes(const Block& b, int unit, int quad, QuadCodes& c) {
+    five_bits(b.unit[unit].codes, b.unit[unit].high, quad, c);
   }
 };
 
@@ -110,52 +128,6 @@ struct FormatQ8_0 {
   static void codes(const Block& b, int unit, int quad, QuadCodes& c) {
     const uint8x16_t top = vdupq_n_u8(0x80);
     for (int p = 0; p < 8; ++p) c[p] = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(b.codes[unit][p] + 16 * quad), top));
-  }
-};
-
-struct FormatQ4_K {
-  using Block = PackedQ4_K;
-  static constexpr int kUnits = 8, kBits = 4, kOffset = 0, kScales = 1;
-  static constexpr bool kMin = true;
-  static void scales(const Block& b, int unit, UnitScales& s) {
-    const int at = 16 * (unit % 4), half = unit / 4;
-    const uint8x16_t top = vld1q_u8(b.top + at);
-    const uint8x16_t scale = six_bits(vld1q_u8(b.scale_low + at), top, half, half);
-    const uint8x16_t min = six_bits(vld1q_u8(b.min_low + at), top, half, half + 2);
-    scale_halves(b.d, widen_low(scale), widen_high(scale), s.scale[0]);
-    const int8x16_t negative = vnegq_s8(vreinterpretq_s8_u8(min));
-    scale_halves(b.dmin, vmovl_s8(vget_low_s8(negative)), vmovl_high_s8(negative), s.min);
-  }
-  static void codes(const Block& b, int unit, int quad, QuadCodes& c) { nibbles(b.codes[unit], quad, c); }
-
- private:
-  static uint8x16_t six_bits(uint8x16_t low, uint8x16_t top, int nibble, int field) {
-    const uint8x16_t four = vandq_u8(vshlq_u8(low, vdupq_n_s8(static_cast<int8_t>(-4 * nibble))), vdupq_n_u8(15));
-    const uint8x16_t two = vandq_u8(vshlq_u8(top, vdupq_n_s8(static_cast<int8_t>(-2 * field))), vdupq_n_u8(3));
-    return vsliq_n_u8(four, two, 4);
-  }
-  static int16x8_t widen_low(uint8x16_t v) { return vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(v))); }
-  static int16x8_t widen_high(uint8x16_t v) { return vreinterpretq_s16_u16(vmovl_high_u8(v)); }
-};
-
-struct FormatQ6_K {
-  using Block = PackedQ6_K;
-  static constexpr int kUnits = 8, kBits = 6, kOffset = 32, kScales = 2;
-  static constexpr bool kMin = false;
-  static void scales(const Block& b, int unit, UnitScales& s) {
-    for (int half = 0; half < 2; ++half) {
-      const int8x16_t v = vld1q_s8(b.scales[2 * unit + half]);
-      scale_halves(b.d, vmovl_s8(vget_low_s8(v)), vmovl_high_s8(v), s.scale[half]);
-    }
-  }
-  static void codes(const Block& b, int unit, int quad, QuadCodes& c) {
-    const Block::Unit& u = b.unit[unit];
-    const int at = 16 * quad;
-    for (int p = 0; p < 2; ++p) {
-      const uint8x16_t high = vld1q_u8(u.high[p] + at);
-      nibbles_with_plane<0, 2, 63>(vld1q_u8(u.codes[2 * p] + at), high, c[4 * p], c[4 * p + 1]);
-      nibbles_with_plane<4, 6, 63>(vld1q_u8(u.codes[2 * p + 1] + at), high, c[4 * p + 2], c[4 * p + 3]);
-    }
   }
 };
 

@@ -27,7 +27,7 @@ struct Smull {
     constexpr int kFrom = kSpan == Span::second_half ? 4 : 0;
     constexpr int kTo = kSpan == Span::first_half ? 4 : 8;
     // |hi| <= 127 and |lo| <= 128 times codes below 2^kBits, 8-bit codes being signed: so many products fit in int16.
-    constexpr int kFitHi = kBits <= 5 ? 8 : kBits == 6 ? 4 : 2;
+    constexpr int kFitHi = kBits > 6 ? 2 : kBits == 6 || kTo - kFrom == 4 ? 4 : 8;
     constexpr int kFitLo = kBits <= 6 ? kFitHi : 1;
     Row& row = rows[0];
     // Without this GCC keeps the low half of each of these vectors in a second register, and runs out of them.

@@ -8,7 +8,7 @@
 // Two row groups run side by side, so that a thread reads two streams and an activation is loaded once for both.
 #pragma once
 
-#include "kernels/cpu/neon/formats.h"
+#include "kernels/cpu/neon/formats_k.h"
 
 namespace nanomind {
 namespace {
@@ -19,17 +19,20 @@ enum class Span { unit, first_half, second_half };
 template <int kRows>
 struct RowTerms {
   float scale[kRows];
-  float sum[kRows];         // scale * sum over the unit, what a min is multiplied by
-  int32_t start[2][kRows];  // -offset * sum; of each half where those have scales of their own, else of the unit in [0]
+  // Of each half where those have scales of their own, else of the unit in [0]:
+  float sum[2][kRows];      // scale * sum, what a min is multiplied by
+  int32_t start[2][kRows];  // -offset * sum
 };
 
 template <class Format, int kRows>
 inline void set_terms(const ActivationUnit& x, int r, RowTerms<kRows>& terms) {
-  const int32_t sum = x.sum[0] + x.sum[1];
+  const int32_t sums[2] = {Format::kScales == 2 ? x.sum[0] : x.sum[0] + x.sum[1], x.sum[1]};
   terms.scale[r] = x.scale;
-  terms.sum[r] = x.scale * static_cast<float>(sum);
-  terms.start[0][r] = -Format::kOffset * (Format::kScales == 2 ? x.sum[0] : sum);
-  terms.start[1][r] = -Format::kOffset * x.sum[1];
+#pragma GCC unroll 2
+  for (int half = 0; half < Format::kScales; ++half) {
+    terms.sum[half][r] = x.scale * static_cast<float>(sums[half]);
+    terms.start[half][r] = -Format::kOffset * sums[half];
+  }
 }
 
 // Adds the product of one unit of kGroups row groups with kRows activation rows from `row` to totals[group][row].
@@ -65,8 +68,10 @@ inline void add_unit(const typename Format::Block* const (&blocks)[kGroups], int
         for (int half = 0; half < Format::kScales; ++half) {
           const float32x4_t scale = vmulq_n_f32(vld1q_f32(scales[g].scale[half] + 4 * quad), terms.scale[r]);
           total = vfmaq_f32(total, vcvtq_f32_s32(sums[half][r]), scale);
+          if constexpr (Format::kMin) {
+            total = vfmaq_n_f32(total, vld1q_f32(scales[g].min[half] + 4 * quad), terms.sum[half][r]);
+          }
         }
-        if constexpr (Format::kMin) total = vfmaq_n_f32(total, vld1q_f32(scales[g].min + 4 * quad), terms.sum[r]);
         vst1q_f32(out, total);
       }
     }
@@ -140,8 +145,10 @@ void install_all(KernelTable& table) {
   set(IntWeight::q4_0, multiply<FormatQ4_0, Dot>);
   set(IntWeight::q4_1, multiply<FormatQ4_1, Dot>);
   set(IntWeight::q5_0, multiply<FormatQ5_0, Dot>);
+  set(IntWeight::q5_1, multiply<FormatQ5_1, Dot>);
   set(IntWeight::q8_0, multiply<FormatQ8_0, Dot>);
   set(IntWeight::q4_k, multiply<FormatQ4_K, Dot>);
+  set(IntWeight::q5_k, multiply<FormatQ5_K, Dot>);
   set(IntWeight::q6_k, multiply<FormatQ6_K, Dot>);
 }
 

@@ -8,12 +8,12 @@
 namespace nanomind::scalar {
 namespace {
 
-// 16 rows x 32 columns of any integer format: w = scale[half] * (code - offset) + min. Vector p of `codes` holds for
-// each row the four codes that meet bytes 4p..4p+3 of an activation unit.
+// 16 rows x 32 columns of any integer format: w = scale[half] * (code - offset) + min[half]. Vector p of `codes` holds
+// for each row the four codes that meet bytes 4p..4p+3 of an activation unit.
 struct Unit {
   uint8_t codes[8][64];
   float scale[2][16];
-  float min[16];
+  float min[2][16];
 };
 
 void expand_nibbles(const uint8_t (&packed)[4][64], Unit& u) {
@@ -23,6 +23,17 @@ void expand_nibbles(const uint8_t (&packed)[4][64], Unit& u) {
       u.codes[2 * g + 1][i] = packed[g][i] >> 4;
     }
   }
+}
+
+// Adds bit p of a plane of fifth bits to the codes of vector p.
+void expand_bits(const uint8_t (&high)[64], Unit& u) {
+  for (int p = 0; p < 8; ++p) {
+    for (int i = 0; i < 64; ++i) u.codes[p][i] |= (high[i] >> p & 1) << 4;
+  }
+}
+
+void expand_mins(const uint16_t (&m)[16], Unit& u) {
+  for (int r = 0; r < 16; ++r) u.min[0][r] = u.min[1][r] = float_from_half(m[r]);
 }
 
 void expand_scales(const uint16_t (&d)[16], Unit& u) {
@@ -44,7 +55,7 @@ struct Q4_1 {
   static void expand(const Block& b, int unit, Unit& u) {
     expand_nibbles(b.codes[unit], u);
     expand_scales(b.d[unit], u);
-    for (int r = 0; r < 16; ++r) u.min[r] = float_from_half(b.m[unit][r]);
+    expand_mins(b.m[unit], u);
   }
 };
 
@@ -54,9 +65,18 @@ struct Q5_0 {
   static void expand(const Block& b, int unit, Unit& u) {
     expand_nibbles(b.unit[unit].codes, u);
     expand_scales(b.d[unit], u);
-    for (int p = 0; p < 8; ++p) {
-      for (int i = 0; i < 64; ++i) u.codes[p][i] |= (b.unit[unit].high[i] >> p & 1) << 4;
-    }
+    expand_bits(b.unit[unit].high, u);
+  }
+};
+
+struct Q5_1 {
+  using Block = PackedQ5_1;
+  static constexpr int kOffset = 0;
+  static void expand(const Block& b, int unit, Unit& u) {
+    expand_nibbles(b.unit[unit].codes, u);
+    expand_bits(b.unit[unit].high, u);
+    expand_scales(b.d[unit], u);
+    expand_mins(b.m[unit], u);
   }
 };
 
@@ -69,19 +89,35 @@ struct Q8_0 {
   }
 };
 
+// Scales and mins of 6 bits for each unit.
+template <typename Block>
+void expand_six_bits(const Block& b, int unit, Unit& u) {
+  const int line = 16 * (unit % 4), field = unit / 4;
+  for (int r = 0; r < 16; ++r) {
+    const int top = b.top[line + r] >> 2 * field;
+    const int scale = (b.scale_low[line + r] >> 4 * field & 15) | (top & 3) << 4;
+    const int min = (b.min_low[line + r] >> 4 * field & 15) | (top & 0x30);
+    u.scale[0][r] = u.scale[1][r] = float_from_half(b.d[r]) * static_cast<float>(scale);
+    u.min[0][r] = u.min[1][r] = -float_from_half(b.dmin[r]) * static_cast<float>(min);
+  }
+}
+
 struct Q4_K {
   using Block = PackedQ4_K;
   static constexpr int kOffset = 0;
   static void expand(const Block& b, int unit, Unit& u) {
     expand_nibbles(b.codes[unit], u);
-    const int line = 16 * (unit % 4), field = unit / 4;
-    for (int r = 0; r < 16; ++r) {
-      const int top = b.top[line + r] >> 2 * field;
-      const int scale = (b.scale_low[line + r] >> 4 * field & 15) | (top & 3) << 4;
-      const int min = (b.min_low[line + r] >> 4 * field & 15) | (top & 0x30);
-      u.scale[0][r] = u.scale[1][r] = float_from_half(b.d[r]) * static_cast<float>(scale);
-      u.min[r] = -float_from_half(b.dmin[r]) * static_cast<float>(min);
-    }
+    expand_six_bits(b, unit, u);
+  }
+};
+
+struct Q5_K {
+  using Block = PackedQ5_K;
+  static constexpr int kOffset = 0;
+  static void expand(const Block& b, int unit, Unit& u) {
+    expand_nibbles(b.unit[unit].codes, u);
+    expand_bits(b.unit[unit].high, u);
+    expand_six_bits(b, unit, u);
   }
 };
 
@@ -111,10 +147,12 @@ void add_unit(const Unit& u, const ActivationUnit& x, float* out) {
       for (int r = 0; r < 16; ++r) dot[p / 4][r] += (u.codes[p][4 * r + j] - kOffset) * q;
     }
   }
-  const auto sum = static_cast<float>(x.sum[0] + x.sum[1]);
   for (int r = 0; r < 16; ++r) {
-    out[r] += x.scale * (u.scale[0][r] * static_cast<float>(dot[0][r]) + u.scale[1][r] * static_cast<float>(dot[1][r]) +
-                         u.min[r] * sum);
+    float value = 0;
+    for (int half = 0; half < 2; ++half) {
+      value += u.scale[half][r] * static_cast<float>(dot[half][r]) + u.min[half][r] * static_cast<float>(x.sum[half]);
+    }
+    out[r] += x.scale * value;
   }
 }
 
@@ -164,8 +202,10 @@ void install_matmul(KernelTable& table) {
   table.matmul[static_cast<int>(IntWeight::q4_0)] = matmul_int<Q4_0>;
   table.matmul[static_cast<int>(IntWeight::q4_1)] = matmul_int<Q4_1>;
   table.matmul[static_cast<int>(IntWeight::q5_0)] = matmul_int<Q5_0>;
+  table.matmul[static_cast<int>(IntWeight::q5_1)] = matmul_int<Q5_1>;
   table.matmul[static_cast<int>(IntWeight::q8_0)] = matmul_int<Q8_0>;
   table.matmul[static_cast<int>(IntWeight::q4_k)] = matmul_int<Q4_K>;
+  table.matmul[static_cast<int>(IntWeight::q5_k)] = matmul_int<Q5_K>;
   table.matmul[static_cast<int>(IntWeight::q6_k)] = matmul_int<Q6_K>;
   table.matmul_float[static_cast<int>(FloatWeight::f32)] = matmul_float<PackedFloat, keep>;
   table.matmul_float[static_cast<int>(FloatWeight::f16)] = matmul_float<PackedHalf, float_from_half>;

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What formats.h is, for the integer formats of 256 columns.
+#pragma once
+
+#include "kernels/cpu/avx2/formats.h"
+
+namespace nanomind::avx2 {
+namespace {
+
+// Scales and mins of 6 bits for each unit.
+template <typename PackedBlock>
+struct SixBitScales {
+  using Block = PackedBlock;
+  struct Prepared {
+    alignas(32) uint8_t scale[8][16];
+    alignas(32) uint8_t min[8][16];
+  };
+  [[gnu::always_inline]] static void prepare(const Block& b, Prepared& p) {
+    const __m256i low4 = _mm256_set1_epi8(15), top2 = _mm256_set1_epi8(0x30);
+    const auto store = [&] [[gnu::always_inline]] (uint8_t* to, __m256i low, __m256i high) {
+      _mm256_store_si256(reinterpret_cast<__m256i*>(to), merge(high, top2, _mm256_and_si256(low, low4)));
+    };
+    each<2>([&] [[gnu::always_inline]] (auto i) {
+      const __m256i scale = _mm256_load_si256(vector(b.scale_low + 32 * i));
+      const __m256i min = _mm256_load_si256(vector(b.min_low + 32 * i));
+      const __m256i top = _mm256_load_si256(vector(b.top + 32 * i));
+      store(p.scale[2 * i], scale, shift<4>(top));
+      store(p.scale[4 + 2 * i], shift<-4>(scale), shift<2>(top));
+      store(p.min[2 * i], min, top);
+      store(p.min[4 + 2 * i], shift<-4>(min), shift<-2>(top));
+    });
+  }
+  [[gnu::always_inline]] static void scales(const Block& b, const Prepared& p, int unit, int row, Scales& s) {
+    s.scale[0] = _mm256_mul_ps(widen_halves(b.d + row), widen_bytes(p.scale[unit] + row));
+    const __m256 minus_dmin = _mm256_sub_ps(_mm256_setzero_ps(), widen_halves(b.dmin + row));
+    s.min[0] = _mm256_mul_ps(minus_dmin, widen_bytes(p.min[unit] + row));
+  }
+};
+
+struct Q4_K : SixBitScales<PackedQ4_K> {
+  static constexpr Traits kTraits{.bits = 4, .offset = 0, .halves = 1, .min = true};
+  [[gnu::always_inline]] static void codes(const Block& b, int unit, int row, Codes& q) {
+    codes_of(b.codes[unit], row, q);
+  }
+};
+
+struct Q5_K : SixBitScales<PackedQ5_K> {
+  static constexpr Traits kTraits{.bits = 5, .offset = 0, .halves = 1, .min = true};
+  [[gnu::always_inline]] static void codes(const Block& b, int unit, int row, Codes& q) {
+    codes_of(b.unit[unit].codes, b.unit[unit].high, row, q);
+  }
+};
+
+struct Q6_K {
+  using Block = PackedQ6_K;
+  static constexpr Traits kTraits{.bits = 6, .offset = 32, .halves = 2, .min = false};
+  using Prepared = NothingPrepared;
+  [[gnu::always_inline]] static void prepare(const Block&, Prepared&) {}
+  [[gnu::always_inline]] static void scales(const Block& b, const Prepared&, int unit, int row, Scales& s) {
+    const __m256 d = widen_halves(b.d + row);
+    s.scale[0] = _mm256_mul_ps(d, widen_signed_bytes(b.scales[2 * unit] + row));
+    s.scale[1] = _mm256_mul_ps(d, widen_signed_bytes(b.scales[2 * unit + 1] + row));
+  }
+  [[gnu::always_inline]] static void codes(const Block& b, int unit, int row, Codes& q) {
+    const __m256i bits = _mm256_set1_epi8(0x30);
+    each<4>([&] [[gnu::always_inline]] (auto g) {
+      const __m256i plane = _mm256_load_si256(vector(b.unit[unit].high[g / 2] + 4 * row));
+      nibbles(b.unit[unit].codes[g] + 4 * row, q[2 * g], q[2 * g + 1]);
+      q[2 * g] = merge(shift<4 - 4 * (g % 2)>(plane), bits, q[2 * g]);
+      q[2 * g + 1] = merge(shift<2 - 4 * (g % 2)>(plane), bits, q[2 * g + 1]);
+    });
+  }
+};
+
+}  // namespace
+}  // namespace nanomind::avx2
