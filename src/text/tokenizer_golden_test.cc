@@ -71,5 +71,31 @@ INSTANTIATE_TEST_SUITE_P(Models, RealVocabulary,
                                          Case{"qwen2.5-coder-1.5b.gguf", "qwen2.5-coder", {}, "<|endoftext|>"},
                                          Case{"gemma-3-270m.gguf", "gemma-3", {2}, "<end_of_turn>"}));
 
+struct Published {
+  std::string name;
+  std::vector<TokenId> beginning;  // what is added before a text
+};
+
+// Files of nothing but a published vocabulary, as tools/golden/tokenizer_published.py writes them.
+class PublishedVocabulary : public testing::TestWithParam<Published> {};
+
+TEST_P(PublishedVocabulary, IdsAreThoseOfTheReference) {
+  const char* folder = std::getenv("NANOMIND_TEST_MODELS");
+  if (folder == nullptr) GTEST_SKIP() << "NANOMIND_TEST_MODELS is not set.";
+  const auto path = std::filesystem::path(folder) / (GetParam().name + ".gguf");
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " does not exist.";
+  const auto file = GgufFile::open(path);
+  ASSERT_TRUE(file) << file.error().message;
+  const auto tokenizer = make_tokenizer(*file);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_GT(expect_golden_ids(**tokenizer, GetParam().name), 2300);
+  EXPECT_EQ((*tokenizer)->encode("", ControlTokens::as_text, Beginning::add_if_model_does), GetParam().beginning);
+}
+
+INSTANTIATE_TEST_SUITE_P(Vocabularies, PublishedVocabulary,
+                         testing::Values(Published{"llama-3.1", {128000}}, Published{"gpt-oss", {}},
+                                         Published{"deepseek-v3", {}}, Published{"llama-2", {1}},
+                                         Published{"gemma-3-characters", {2}}, Published{"minilm", {101}}));
+
 }  // namespace
 }  // namespace nanomind

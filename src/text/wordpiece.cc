@@ -124,8 +124,11 @@ class WordPieceTokenizer final : public VocabularyTokenizer {
     const size_t first = ids.size();
     std::string_view rest = word.text;
     while (word.characters <= kLongestWord && !rest.empty()) {
-      // The sign in front is no piece by itself: in BERT's vocabulary it is not there.
-      const size_t least = rest.size() == word.text.size() ? kEscapedSpace.size() : 0;
+      // In BERT's own spelling the sign in front is not there: it is no piece by itself, and where the text has one,
+      // that is not where a word begins.
+      const bool begins = rest.size() == word.text.size();
+      if (!begins && rest.starts_with(kEscapedSpace)) break;
+      const size_t least = begins ? kEscapedSpace.size() : 0;
       size_t longest = 0;
       TokenId id = 0;
       pieces_.for_each_prefix(rest, [&](size_t size, TokenId piece) {

@@ -48,6 +48,7 @@ TEST(WordPiece, AWordWithoutPiecesIsUnknownAsAWhole) {
   const auto tokenizer = *make_wordpiece_tokenizer(tiny());
   EXPECT_THAT(encode(*tokenizer, "playx play"), ElementsAre(kUnknown, 4));
   EXPECT_THAT(encode(*tokenizer, "ing"), ElementsAre(kUnknown));  // it does not begin a word
+  EXPECT_THAT(encode(*tokenizer, "play\u2581play"), ElementsAre(kUnknown));
   const std::string long_word = "play" + std::string(96, 'i');
   EXPECT_EQ(encode(*tokenizer, long_word).size(), 97u);
   EXPECT_THAT(encode(*tokenizer, long_word + "i"), ElementsAre(kUnknown));
