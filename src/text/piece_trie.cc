@@ -7,7 +7,7 @@ namespace nanomind {
 
 PieceTrie::PieceTrie(std::vector<std::pair<std::string_view, int32_t>> pieces) {
   std::erase_if(pieces, [](const auto& piece) { return piece.first.empty(); });
-  std::ranges::stable_sort(pieces, {}, [](const auto& piece) { return piece.first; });
+  std::ranges::sort(pieces);
   // Which pieces pass through a node, and how long the way to it is; nodes are completed in the order of their number.
   struct Range {
     size_t begin, end, depth;

@@ -12,7 +12,7 @@ namespace nanomind {
 
 class PieceTrie {
  public:
-  // Spellings with their ids, in any order; empty ones are ignored, of equal ones the first counts.
+  // Spellings with their ids, in any order; empty ones are ignored, of equal ones the lowest id counts.
   explicit PieceTrie(std::vector<std::pair<std::string_view, int32_t>> pieces);
 
   // Calls visit(size in bytes, id) for every spelling that `text` begins with, shortest first.

@@ -2,7 +2,7 @@
 #include "text/pretokenizer_rules.h"
 
 #include <algorithm>
-#include <array>
+#include <ranges>
 
 namespace nanomind {
 namespace {
@@ -124,7 +124,7 @@ constexpr CutStep kChameleon[] = {{"<sentinel:[0-9]++>"},         {"IMGIMG[A-I]{
                                   {"[\\p{P}!-/:-@\\[-`{-~]"},     {GPT2}};
 
 struct NamedRule {
-  std::string_view name;
+  std::string_view names;  // separated by spaces
   PreTokenizerRule rule;
 };
 
@@ -132,111 +132,63 @@ constexpr PreTokenizerRule whole_words(std::span<const CutStep> steps, bool adds
   return {steps, true, adds_beginning};
 }
 
-constexpr std::array kRules = std::to_array<NamedRule>({
-    // GPT-2
-    {"gpt-2", {kGpt2}},
-    {"a.x-4.0", {kGpt2}},
-    {"exaone4", {kGpt2}},
-    {"gigachat", {kGpt2}},
-    {"granite-docling", {kGpt2}},
-    {"jais", {kGpt2}},
-    {"jina-de", {kGpt2}},
-    {"jina-es", {kGpt2}},
-    {"jina-v1-en", {kGpt2}},
-    {"jina-v2-code", {kGpt2}},
-    {"jina-v2-de", {kGpt2}},
-    {"jina-v2-es", {kGpt2}},
-    {"mellum", {kGpt2}},
-    {"modern-bert", {kGpt2}},
-    {"mpt", {kGpt2}},
-    {"olmo", {kGpt2}},
-    {"phi-2", {kGpt2}},
-    {"roberta-bpe", {kGpt2}},
-    {"trillion", {kGpt2}},
-    // GPT-2 with every digit by itself
-    {"smollm", {kSingleDigits}},
-    {"codeshell", {kSingleDigits}},
-    {"command-r", {kSingleDigits}},
-    {"exaone", {kSingleDigits}},
-    {"mellum2", {kSingleDigits}},
-    {"minerva-7b", {kSingleDigits}},
-    {"refact", {kSingleDigits}},
-    {"starcoder", {kSingleDigits}},
-    // GPT-4
-    {"llama-bpe", whole_words(kLlama3, true)},
-    {"falcon-h1", whole_words(kLlama3, true)},
-    {"falcon3", whole_words(kLlama3, true)},
-    {"jina-v5-nano", whole_words(kLlama3, true)},
-    {"lfm2", whole_words(kLlama3, true)},
-    {"llama-v3", whole_words(kLlama3, true)},
-    {"llama3", whole_words(kLlama3, true)},
-    {"midm-2.0", whole_words(kLlama3, true)},
-    {"pixtral", whole_words(kLlama3, true)},
-    {"chatglm-bpe", {kLlama3}},
-    {"dbrx", {kLlama3}},
-    {"glm4", {kLlama3}},
-    {"smaug-bpe", {kLlama3}},
-    {"qwen2", {kQwen2}},
-    {"deepseek-r1-qwen", {kQwen2}},
-    {"f2llmv2", {kQwen2}},
-    {"grok-2", {kQwen2}},
-    {"hunyuan", {kQwen2}},
-    {"kormo", {kQwen2}},
-    {"megrez", {kQwen2}},
-    {"solar-open", {kQwen2}},
-    {"stablelm2", {kQwen2}},
+constexpr NamedRule kRules[] = {
+    {"gpt-2 a.x-4.0 exaone4 gigachat granite-docling jais jina-de jina-es jina-v1-en jina-v2-code jina-v2-de "
+     "jina-v2-es "
+     "mellum modern-bert mpt olmo phi-2 roberta-bpe trillion",
+     {kGpt2}},
+    {"smollm codeshell command-r exaone mellum2 minerva-7b refact starcoder", {kSingleDigits}},
+    {"llama-bpe falcon-h1 falcon3 jina-v5-nano lfm2 llama-v3 llama3 midm-2.0 pixtral", whole_words(kLlama3, true)},
+    {"chatglm-bpe dbrx glm4 smaug-bpe", {kLlama3}},
+    {"qwen2 deepseek-r1-qwen f2llmv2 grok-2 hunyuan kormo megrez solar-open stablelm2", {kQwen2}},
     {"qwen35", {kQwen35}},
-    {"bailingmoe", {kBailing}},
-    {"bailingmoe2", {kBailing}},
-    {"llada-moe", {kBailing}},
+    {"bailingmoe bailingmoe2 llada-moe", {kBailing}},
     {"exaone-moe", {kExaoneMoe}},
     {"jais-2", {kJais2}},
     {"laguna", {kLaguna}},
     {"minicpm5", whole_words(kMiniCpm5, false)},
     {"seed-coder", {kSeedCoder}},
     {"ufakzeka", {kUfakzeka}},
-    // GPT-4o
-    {"gpt-4o", {kGpt4o}},
+    {"gpt-4o kanana2 llama4 minimax-m2 talkie", {kGpt4o}},
     {"granite-embed-multi-97m", whole_words(kGpt4o, false)},
-    {"kanana2", {kGpt4o}},
-    {"llama4", {kGpt4o}},
-    {"minimax-m2", {kGpt4o}},
-    {"talkie", {kGpt4o}},
     {"tekken", whole_words(kTekken, true)},
-    {"cohere2moe", {kTinyAya}},
-    {"tiny_aya", {kTinyAya}},
+    {"tiny_aya cohere2moe", {kTinyAya}},
     {"kimi-k2", {kKimiK2}},
     {"youtu", whole_words(kYoutu, false)},
-    // Their own
-    {"deepseek-coder", {kDeepSeekCoder}},
     {"deepseek-llm", {kDeepSeekLlm}},
-    {"deepseek-v3", {kDeepSeekV3}},
-    {"hunyuan-dense", {kDeepSeekV3}},
-    {"hy_v4", {kDeepSeekV3}},
-    {"joyai-llm", {kDeepSeekV3}},
+    {"deepseek-coder", {kDeepSeekCoder}},
+    {"deepseek-v3 hunyuan-dense hy_v4 joyai-llm", {kDeepSeekV3}},
     {"spark2_5", {kSpark}},
     {"falcon", {kFalcon}},
-    {"bloom", {kBloom}},
-    {"gpt3-finnish", {kBloom}},
-    {"poro-chat", {kBloom}},
+    {"bloom gpt3-finnish poro-chat", {kBloom}},
     {"viking", {kViking}},
     {"superbpe", {kSuperBpe}},
     {"chameleon", {.steps = kChameleon, .adds_beginning = true}},
-});
+};
 
-constexpr auto kNames = [] {
-  std::array<std::string_view, kRules.size()> names;
-  std::ranges::transform(kRules, names.begin(), &NamedRule::name);
-  return names;
-}();
+std::vector<std::string_view> split(std::string_view names) {
+  std::vector<std::string_view> parts;
+  for (const auto part : std::views::split(names, ' ')) parts.emplace_back(part.begin(), part.end());
+  return parts;
+}
 
 }  // namespace
 
 const PreTokenizerRule* find_pre_tokenizer_rule(std::string_view name) {
-  const auto* found = std::ranges::find(kRules, name, &NamedRule::name);
-  return found == kRules.end() ? nullptr : &found->rule;
+  for (const NamedRule& rule : kRules) {
+    const auto names = split(rule.names);
+    if (std::ranges::find(names, name) != names.end()) return &rule.rule;
+  }
+  return nullptr;
 }
 
-std::span<const std::string_view> pre_tokenizer_names() { return kNames; }
+std::vector<std::string_view> pre_tokenizer_names() {
+  std::vector<std::string_view> all;
+  for (const NamedRule& rule : kRules) {
+    const auto names = split(rule.names);
+    all.insert(all.end(), names.begin(), names.end());
+  }
+  return all;
+}
 
 }  // namespace nanomind

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <string_view>
+#include <vector>
 
 namespace nanomind {
 
@@ -34,6 +34,6 @@ struct PreTokenizerRule {
 // Null for unknown names.
 const PreTokenizerRule* find_pre_tokenizer_rule(std::string_view name);
 
-std::span<const std::string_view> pre_tokenizer_names();
+std::vector<std::string_view> pre_tokenizer_names();
 
 }  // namespace nanomind
