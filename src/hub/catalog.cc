@@ -8,9 +8,9 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/json.h"
 #include "hub/builtin_catalog.h"
 #include "hub/http_url.h"
-#include "hub/json.h"
 #include "hub/model_name.h"
 
 namespace nanomind {

@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/json.h"
 #include "format/gguf_split.h"
-#include "hub/json.h"
 
 namespace nanomind {
 namespace {

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/mapped_file.h"
-#include "hub/json.h"
 
 namespace nanomind {
 namespace {

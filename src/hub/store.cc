@@ -15,8 +15,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/json.h"
 #include "base/mapped_file.h"
-#include "hub/json.h"
 #include "hub/partial_file.h"
 
 namespace nanomind {

@@ -20,7 +20,7 @@ HOMES = [
     (r"openssl/.*", ["base/", "hub/"]),
     (r"sys/socket\.h|netdb\.h|netinet/.*|arpa/inet\.h", ["hub/"]),
     (r"zip\.h", ["hub/"]),
-    (r"nlohmann/.*", ["hub/", "cli/"]),
+    (r"nlohmann/.*", ["base/json.h", "hub/", "cli/"]),
     (r"CLI/.*", ["cli/"]),
     (r"pcre2\.h", ["text/"]),
     (r"rknn_api\.h", ["device/rknn/"]),
