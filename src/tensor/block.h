@@ -42,6 +42,23 @@ struct BlockQ8_0 {
   int8_t qs[32];
 };
 
+// Sixteen sub-blocks of 16: w = d * (scales[s] & 15) * q - dmin * (scales[s] >> 4). For each half h of 128 elements and
+// l in 0..31: element 128h + 32j + l has its two bits at position 2j of qs[32h + l].
+struct BlockQ2_K {
+  uint8_t scales[16];
+  uint8_t qs[64];
+  uint16_t d, dmin;
+};
+
+// Sixteen sub-blocks of 16: w = d * (sc[s] - 32) * (q - 4). The low bits of q as in Q2_K; bit b of hmask[l] is bit 2 of
+// element 32b + l. sc of 6 bits: four are nibble s / 8 of scales[s % 8], two are field s / 4 of scales[8 + s % 4].
+struct BlockQ3_K {
+  uint8_t hmask[32];
+  uint8_t qs[64];
+  uint8_t scales[12];
+  uint16_t d;
+};
+
 // Eight sub-blocks of 32: w = d * sc[s] * q - dmin * mn[s], sc and mn of 6 bits packed in `scales`
 // (s < 4: sc = scales[s] & 63, mn = scales[s + 4] & 63; s >= 4: sc = (scales[s + 4] & 15) | (scales[s - 4] >> 6) << 4,
 // mn = (scales[s + 4] >> 4) | (scales[s] >> 6) << 4). Bytes 32i..32i+31 of qs hold sub-block 2i low and 2i + 1 high.
@@ -71,6 +88,7 @@ struct BlockQ6_K {
 
 static_assert(sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20 && sizeof(BlockQ5_0) == 22);
 static_assert(sizeof(BlockQ5_1) == 24 && sizeof(BlockQ8_0) == 34 && sizeof(BlockQ4_K) == 144);
+static_assert(sizeof(BlockQ2_K) == 84 && sizeof(BlockQ3_K) == 110);
 static_assert(sizeof(BlockQ5_K) == 176 && sizeof(BlockQ6_K) == 210);
 
 }  // namespace nanomind

@@ -28,6 +28,8 @@ constexpr DTypeTraits kQ4_1{"Q4_1", 32, 20};
 constexpr DTypeTraits kQ5_0{"Q5_0", 32, 22};
 constexpr DTypeTraits kQ5_1{"Q5_1", 32, 24};
 constexpr DTypeTraits kQ8_0{"Q8_0", 32, 34};
+constexpr DTypeTraits kQ2_K{"Q2_K", 256, 84};
+constexpr DTypeTraits kQ3_K{"Q3_K", 256, 110};
 constexpr DTypeTraits kQ4_K{"Q4_K", 256, 144};
 constexpr DTypeTraits kQ5_K{"Q5_K", 256, 176};
 constexpr DTypeTraits kQ6_K{"Q6_K", 256, 210};
@@ -42,6 +44,8 @@ const DTypeTraits* find_traits(DType dtype) {
     case DType::q5_0: return &kQ5_0;
     case DType::q5_1: return &kQ5_1;
     case DType::q8_0: return &kQ8_0;
+    case DType::q2_k: return &kQ2_K;
+    case DType::q3_k: return &kQ3_K;
     case DType::q4_k: return &kQ4_K;
     case DType::q5_k: return &kQ5_K;
     case DType::q6_k: return &kQ6_K;

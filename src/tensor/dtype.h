@@ -18,6 +18,8 @@ enum class DType : uint32_t {
   q5_0 = 6,
   q5_1 = 7,
   q8_0 = 8,
+  q2_k = 10,
+  q3_k = 11,
   q4_k = 12,
   q5_k = 13,
   q6_k = 14,
@@ -25,8 +27,9 @@ enum class DType : uint32_t {
 };
 
 // All of them.
-inline constexpr DType kDTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0,
-                                    DType::q5_1, DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k};
+inline constexpr DType kDTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0, DType::q4_1,
+                                    DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
+                                    DType::q4_k, DType::q5_k, DType::q6_k};
 
 struct DTypeTraits {
   std::string_view name;   // as GGUF tools print it: "Q4_K"

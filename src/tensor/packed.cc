@@ -117,6 +117,8 @@ auto with_codec(DType dtype, const F& f) {
     case DType::q5_0: return f(QuantizedCodec<packed::Q5_0>());
     case DType::q5_1: return f(QuantizedCodec<packed::Q5_1>());
     case DType::q8_0: return f(QuantizedCodec<packed::Q8_0>());
+    case DType::q2_k: return f(QuantizedCodec<packed::Q2_K>());
+    case DType::q3_k: return f(QuantizedCodec<packed::Q3_K>());
     case DType::q4_k: return f(QuantizedCodec<packed::Q4_K>());
     case DType::q5_k: return f(QuantizedCodec<packed::Q5_K>());
     case DType::q6_k: return f(QuantizedCodec<packed::Q6_K>());

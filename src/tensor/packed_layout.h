@@ -70,6 +70,31 @@ struct PackedQ8_0 {
   uint16_t d[2][16];
 };
 
+// 256 columns in 8 units. w = d * (scales[s] & 15) * q - dmin * (scales[s] >> 4), s = column / 16. Codes of two bits
+// are fields, from the lowest up, of the bytes of two planes: field f of plane p has the codes of vector 4p + f as
+// PackedQ8_0 orders them.
+struct PackedQ2_K {
+  static constexpr int kColumns = 256;
+  uint8_t codes[8][2][64];  // [unit][plane]
+  uint8_t scales[16][16];   // [s][row]
+  uint16_t d[16];
+  uint16_t dmin[16];
+};
+
+// 256 columns in 8 units. w = d * (sc[s] - 32) * (q - 4), s = column / 16. The low two bits of codes as in PackedQ2_K;
+// bit p of a byte of `high` is the third bit of vector p. sc of 6 bits: four are nibble s / 8 of scales[s % 8], two are
+// field s / 4 of scales[8 + s % 4].
+struct PackedQ3_K {
+  static constexpr int kColumns = 256;
+  struct Unit {
+    uint8_t low[2][64];
+    uint8_t high[64];
+  } unit[8];
+  uint8_t scales[12][16];  // [as in the source][row]
+  uint16_t d[16];
+  uint8_t pad[32];
+};
+
 // 256 columns in 8 units b. w = d * sc[b] * q - dmin * mn[b], sc and mn of 6 bits: the low nibble of scale b of row r
 // is nibble b / 4 of byte (b % 4) * 16 + r of scale_low (mins: min_low); the two top bits are field b / 4 (scales) or
 // 2 + b / 4 (mins) of the same byte of `top`, fields of two bits from the lowest up.
@@ -125,6 +150,7 @@ struct PackedFloat {
 
 static_assert(sizeof(PackedQ4_0) == 576 && sizeof(PackedQ4_1) == 640 && sizeof(PackedQ5_0) == 704);
 static_assert(sizeof(PackedQ5_1) == 768 && sizeof(PackedQ8_0) == 1088 && sizeof(PackedQ4_K) == 2304);
+static_assert(sizeof(PackedQ2_K) == 1344 && sizeof(PackedQ3_K) == 1792);
 static_assert(sizeof(PackedQ5_K) == 2816 && sizeof(PackedQ6_K) == 3392);
 static_assert(sizeof(PackedHalf) == 1024 && sizeof(PackedFloat) == 2048);
 

@@ -78,6 +78,18 @@ double element(DType dtype, const std::byte* row, int64_t c) {
       const BlockQ8_0 b = block(BlockQ8_0());
       return half(b.d) * b.qs[i];
     }
+    case DType::q2_k: {
+      const BlockQ2_K b = block(BlockQ2_K());
+      const int q = b.qs[32 * (i / 128) + i % 32] >> 2 * (i % 128 / 32) & 3, s = b.scales[i / 16];
+      return half(b.d) * (s & 15) * q - half(b.dmin) * (s >> 4);
+    }
+    case DType::q3_k: {
+      const BlockQ3_K b = block(BlockQ3_K());
+      const int low = b.qs[32 * (i / 128) + i % 32] >> 2 * (i % 128 / 32) & 3, high = b.hmask[i % 32] >> i / 32 & 1;
+      const int s = i / 16, four = s < 8 ? b.scales[s] & 15 : b.scales[s - 8] >> 4;
+      const int scale = (four | (b.scales[8 + s % 4] >> 2 * (s / 4) & 3) << 4) - 32;
+      return half(b.d) * scale * ((low | high << 2) - 4);
+    }
     case DType::q4_k: {
       const BlockQ4_K b = block(BlockQ4_K());
       const int s = i / 32;
@@ -107,6 +119,7 @@ double largest_term(DType dtype) {
   switch (dtype) {
     case DType::q4_1: return kLargestHalf * 15;
     case DType::q5_1: return kLargestHalf * 31;
+    case DType::q2_k: return kLargestHalf * 15 * 3;
     case DType::q4_k: return kLargestHalf * 63 * 15;
     case DType::q5_k: return kLargestHalf * 63 * 31;
     default: return 0;

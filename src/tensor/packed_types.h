@@ -56,12 +56,20 @@ inline uint64_t get_nibbles(const uint8_t (*codes)[64], int run, int row) {
   return unfold(load<uint32_t>(vector_dword(codes[run], row)), 4);
 }
 
-// Bit 4 of the codes of a run, to and from a unit's plane of such bits.
-inline void put_bits(uint8_t* plane, int run, int row, uint64_t q) {
-  merge(vector_dword(plane, row), fold(q >> 4 & kBytes, 1) << 2 * run);
+// The lowest bit of each byte of a run, to and from a unit's plane of such bits.
+inline void put_bits(uint8_t* plane, int run, int row, uint64_t bits) {
+  merge(vector_dword(plane, row), fold(bits & kBytes, 1) << 2 * run);
 }
 inline uint64_t get_bits(const uint8_t* plane, int run, int row) {
-  return unfold(load<uint32_t>(vector_dword(plane, row)) >> 2 * run & 0x03030303u, 1) << 4;
+  return unfold(load<uint32_t>(vector_dword(plane, row)) >> 2 * run & 0x03030303u, 1);
+}
+
+// The two lowest bits of each byte of a run, to and from a unit's two planes of such pairs.
+inline void put_bit_pairs(uint8_t (*planes)[64], int run, int row, uint64_t pairs) {
+  merge(vector_dword(planes[run / 2], row), fold(pairs & kBytes * 3, 2) << 4 * (run & 1));
+}
+inline uint64_t get_bit_pairs(const uint8_t (*planes)[64], int run, int row) {
+  return unfold(load<uint32_t>(vector_dword(planes[run / 2], row)) >> 4 * (run & 1) & 0x0F0F0F0Fu, 2);
 }
 
 // The nibbles of blocks that keep column j and j + 16 in byte j.
@@ -135,10 +143,10 @@ struct Q5_0 {
   }
   static void put(Packed& p, int unit, int run, int row, uint64_t q) {
     put_nibbles(p.unit[unit].codes, run, row, q);
-    put_bits(p.unit[unit].high, run, row, q);
+    put_bits(p.unit[unit].high, run, row, q >> 4);
   }
   static uint64_t get(const Packed& p, int unit, int run, int row) {
-    return get_nibbles(p.unit[unit].codes, run, row) | get_bits(p.unit[unit].high, run, row);
+    return get_nibbles(p.unit[unit].codes, run, row) | get_bits(p.unit[unit].high, run, row) << 4;
   }
   static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) { p.d[unit][row] = load<uint16_t>(b); }
   static void unpack_scales(const Packed& p, int unit, int row, uint8_t* b) { store(b, p.d[unit][row]); }
@@ -159,10 +167,10 @@ struct Q5_1 {
   }
   static void put(Packed& p, int unit, int run, int row, uint64_t q) {
     put_nibbles(p.unit[unit].codes, run, row, q);
-    put_bits(p.unit[unit].high, run, row, q);
+    put_bits(p.unit[unit].high, run, row, q >> 4);
   }
   static uint64_t get(const Packed& p, int unit, int run, int row) {
-    return get_nibbles(p.unit[unit].codes, run, row) | get_bits(p.unit[unit].high, run, row);
+    return get_nibbles(p.unit[unit].codes, run, row) | get_bits(p.unit[unit].high, run, row) << 4;
   }
   static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) {
     p.d[unit][row] = load<uint16_t>(b);

@@ -6,6 +6,79 @@
 
 namespace nanomind::packed {
 
+// The low two bits of Q2_K and Q3_K codes of a run.
+inline uint64_t load_bit_pairs(const uint8_t* qs, int unit, int run) {
+  return load<uint64_t>(qs + 32 * (unit / 4) + 8 * run) >> 2 * (unit % 4) & kBytes * 3;
+}
+inline void store_bit_pairs(uint8_t* qs, int unit, int run, uint64_t q) {
+  merge<uint64_t>(qs + 32 * (unit / 4) + 8 * run, (q & kBytes * 3) << 2 * (unit % 4));
+}
+
+struct Q2_K {
+  using Block = BlockQ2_K;
+  using Packed = PackedQ2_K;
+  static constexpr int kUnits = 8;
+
+  static uint64_t load_run(const uint8_t* b, int unit, int run) {
+    return load_bit_pairs(b + offsetof(Block, qs), unit, run);
+  }
+  static void store_run(uint8_t* b, int unit, int run, uint64_t q) {
+    store_bit_pairs(b + offsetof(Block, qs), unit, run, q);
+  }
+  static void put(Packed& p, int unit, int run, int row, uint64_t q) { put_bit_pairs(p.codes[unit], run, row, q); }
+  static uint64_t get(const Packed& p, int unit, int run, int row) { return get_bit_pairs(p.codes[unit], run, row); }
+  static void pack_scales(const uint8_t* b, Packed& p, int, int row) {
+    for (int s = 0; s < 16; ++s) p.scales[s][row] = b[offsetof(Block, scales) + s];
+    p.d[row] = load<uint16_t>(b + offsetof(Block, d));
+    p.dmin[row] = load<uint16_t>(b + offsetof(Block, dmin));
+  }
+  static void unpack_scales(const Packed& p, int, int row, uint8_t* b) {
+    for (int s = 0; s < 16; ++s) b[offsetof(Block, scales) + s] = p.scales[s][row];
+    store(b + offsetof(Block, d), p.d[row]);
+    store(b + offsetof(Block, dmin), p.dmin[row]);
+  }
+  static Affine affine(const Packed& p, int unit, int half, int row) {
+    const int both = p.scales[2 * unit + half][row];
+    return {float_from_half(p.d[row]) * static_cast<float>(both & 15), 0,
+            -(float_from_half(p.dmin[row]) * static_cast<float>(both >> 4))};
+  }
+};
+
+struct Q3_K {
+  using Block = BlockQ3_K;
+  using Packed = PackedQ3_K;
+  static constexpr int kUnits = 8;
+
+  static uint64_t load_run(const uint8_t* b, int unit, int run) {
+    const auto high = load<uint64_t>(b + offsetof(Block, hmask) + 8 * run) >> unit & kBytes;
+    return load_bit_pairs(b + offsetof(Block, qs), unit, run) | high << 2;
+  }
+  static void store_run(uint8_t* b, int unit, int run, uint64_t q) {
+    store_bit_pairs(b + offsetof(Block, qs), unit, run, q);
+    merge<uint64_t>(b + offsetof(Block, hmask) + 8 * run, (q >> 2 & kBytes) << unit);
+  }
+  static void put(Packed& p, int unit, int run, int row, uint64_t q) {
+    put_bit_pairs(p.unit[unit].low, run, row, q);
+    put_bits(p.unit[unit].high, run, row, q >> 2);
+  }
+  static uint64_t get(const Packed& p, int unit, int run, int row) {
+    return get_bit_pairs(p.unit[unit].low, run, row) | get_bits(p.unit[unit].high, run, row) << 2;
+  }
+  static void pack_scales(const uint8_t* b, Packed& p, int, int row) {
+    for (int i = 0; i < 12; ++i) p.scales[i][row] = b[offsetof(Block, scales) + i];
+    p.d[row] = load<uint16_t>(b + offsetof(Block, d));
+  }
+  static void unpack_scales(const Packed& p, int, int row, uint8_t* b) {
+    for (int i = 0; i < 12; ++i) b[offsetof(Block, scales) + i] = p.scales[i][row];
+    store(b + offsetof(Block, d), p.d[row]);
+  }
+  static Affine affine(const Packed& p, int unit, int half, int row) {
+    const int s = 2 * unit + half;
+    const int low = p.scales[s % 8][row] >> 4 * (s / 8) & 15, top = p.scales[8 + s % 4][row] >> 2 * (s / 4) & 3;
+    return {float_from_half(p.d[row]) * static_cast<float>((low | top << 4) - 32), 4, 0};
+  }
+};
+
 // Scales and mins of 6 bits for each unit.
 template <typename GgufBlock, typename PackedBlock>
 struct SixBitScales {
@@ -73,10 +146,10 @@ struct Q5_K : SixBitScales<BlockQ5_K, PackedQ5_K> {
   }
   static void put(Packed& p, int unit, int run, int row, uint64_t q) {
     put_nibbles(p.unit[unit].codes, run, row, q);
-    put_bits(p.unit[unit].high, run, row, q);
+    put_bits(p.unit[unit].high, run, row, q >> 4);
   }
   static uint64_t get(const Packed& p, int unit, int run, int row) {
-    return get_nibbles(p.unit[unit].codes, run, row) | get_bits(p.unit[unit].high, run, row);
+    return get_nibbles(p.unit[unit].codes, run, row) | get_bits(p.unit[unit].high, run, row) << 4;
   }
 };
 
@@ -99,11 +172,10 @@ struct Q6_K {
   }
   static void put(Packed& p, int unit, int run, int row, uint64_t q) {
     put_nibbles(p.unit[unit].codes, run, row, q);
-    merge(vector_dword(p.unit[unit].high[run / 2], row), fold(q >> 4 & kBytes * 3, 2) << 4 * (run & 1));
+    put_bit_pairs(p.unit[unit].high, run, row, q >> 4);
   }
   static uint64_t get(const Packed& p, int unit, int run, int row) {
-    const auto high = load<uint32_t>(vector_dword(p.unit[unit].high[run / 2], row)) >> 4 * (run & 1) & 0x0F0F0F0Fu;
-    return get_nibbles(p.unit[unit].codes, run, row) | unfold(high, 2) << 4;
+    return get_nibbles(p.unit[unit].codes, run, row) | get_bit_pairs(p.unit[unit].high, run, row) << 4;
   }
   static void pack_scales(const uint8_t* b, Packed& p, int, int row) {
     const uint8_t* scales = b + offsetof(Block, scales);

@@ -57,6 +57,11 @@ class RandomWeights {
         put(block, half_from_float(f / 16));
         put(block + 2, half_from_float(-f));
         break;
+      case DType::q2_k:
+        put(block + offsetof(BlockQ2_K, d), half_from_float(f / (2 * 15)));
+        put(block + offsetof(BlockQ2_K, dmin), half_from_float(f / 15));
+        break;
+      case DType::q3_k: put(block + offsetof(BlockQ3_K, d), half_from_float(f / (4 * 32))); break;
       case DType::q4_k:
         put(block, half_from_float(f / (8 * 63)));
         put(block + 2, half_from_float(f / 63));

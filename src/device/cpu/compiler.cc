@@ -22,6 +22,8 @@ std::optional<IntWeight> int_weight(DType dtype) {
     case DType::q5_0: return IntWeight::q5_0;
     case DType::q5_1: return IntWeight::q5_1;
     case DType::q8_0: return IntWeight::q8_0;
+    case DType::q2_k: return IntWeight::q2_k;
+    case DType::q3_k: return IntWeight::q3_k;
     case DType::q4_k: return IntWeight::q4_k;
     case DType::q5_k: return IntWeight::q5_k;
     case DType::q6_k: return IntWeight::q6_k;

@@ -227,7 +227,8 @@ void register_all() {
   benchmark::RegisterBenchmark("int8_dot_peak", int8_dot_peak);
   constexpr IntType kTypes[] = {{DType::q4_0, IntWeight::q4_0}, {DType::q4_1, IntWeight::q4_1},
                                 {DType::q5_0, IntWeight::q5_0}, {DType::q5_1, IntWeight::q5_1},
-                                {DType::q8_0, IntWeight::q8_0}, {DType::q4_k, IntWeight::q4_k},
+                                {DType::q8_0, IntWeight::q8_0}, {DType::q2_k, IntWeight::q2_k},
+                                {DType::q3_k, IntWeight::q3_k}, {DType::q4_k, IntWeight::q4_k},
                                 {DType::q5_k, IntWeight::q5_k}, {DType::q6_k, IntWeight::q6_k}};
   for (const IntType type : kTypes) {
     for (const int m : {1, 8}) {

@@ -22,9 +22,10 @@ struct IntType {
   int half_count;
 };
 inline constexpr IntType kIntTypes[] = {
-    {DType::q4_0, IntWeight::q4_0, 0, 1}, {DType::q4_1, IntWeight::q4_1, 0, 2},   {DType::q5_0, IntWeight::q5_0, 0, 1},
-    {DType::q5_1, IntWeight::q5_1, 0, 2}, {DType::q8_0, IntWeight::q8_0, 0, 1},   {DType::q4_k, IntWeight::q4_k, 0, 2},
-    {DType::q5_k, IntWeight::q5_k, 0, 2}, {DType::q6_k, IntWeight::q6_k, 208, 1},
+    {DType::q4_0, IntWeight::q4_0, 0, 1},   {DType::q4_1, IntWeight::q4_1, 0, 2}, {DType::q5_0, IntWeight::q5_0, 0, 1},
+    {DType::q5_1, IntWeight::q5_1, 0, 2},   {DType::q8_0, IntWeight::q8_0, 0, 1}, {DType::q2_k, IntWeight::q2_k, 80, 2},
+    {DType::q3_k, IntWeight::q3_k, 108, 1}, {DType::q4_k, IntWeight::q4_k, 0, 2}, {DType::q5_k, IntWeight::q5_k, 0, 2},
+    {DType::q6_k, IntWeight::q6_k, 208, 1},
 };
 
 struct FloatType {

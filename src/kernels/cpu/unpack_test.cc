@@ -66,6 +66,8 @@ class Unpack : public testing::Test {
 // What a block's half float of 1 is multiplied by at most.
 float largest_scale(DType dtype) {
   switch (dtype) {
+    case DType::q2_k: return 15;
+    case DType::q3_k: return 32;
     case DType::q4_k:
     case DType::q5_k: return 63;
     case DType::q6_k: return 128;

@@ -59,6 +59,27 @@ void dequantize(const BlockQ8_0& b, float* out) {
   for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(b.qs[j]);
 }
 
+void dequantize(const BlockQ2_K& b, float* out) {
+  const float d = float_from_half(b.d), dmin = float_from_half(b.dmin);
+  for (int i = 0; i < 256; ++i) {
+    const int half = i / 128, j = i % 128 / 32, l = i % 32;
+    const float scale = d * static_cast<float>(b.scales[i / 16] & 15);
+    const float min = dmin * static_cast<float>(b.scales[i / 16] >> 4);
+    out[i] = scale * static_cast<float>(b.qs[32 * half + l] >> (2 * j) & 3) - min;
+  }
+}
+
+void dequantize(const BlockQ3_K& b, float* out) {
+  const float d = float_from_half(b.d);
+  for (int i = 0; i < 256; ++i) {
+    const int half = i / 128, j = i % 128 / 32, l = i % 32, s = i / 16;
+    const int scale_low = s < 8 ? b.scales[s] & 15 : b.scales[s - 8] >> 4;
+    const int scale_high = b.scales[8 + s % 4] >> (2 * (s / 4)) & 3;
+    const int low = b.qs[32 * half + l] >> (2 * j) & 3, high = b.hmask[l] >> (i / 32) & 1;
+    out[i] = d * static_cast<float>((scale_low | scale_high << 4) - 32) * static_cast<float>((low | high << 2) - 4);
+  }
+}
+
 // Scale and min i of 6 bits, packed in 12 bytes.
 int six_bit_scale(const uint8_t* s, int i) { return i < 4 ? s[i] & 63 : (s[i + 4] & 15) | (s[i - 4] >> 6) << 4; }
 int six_bit_min(const uint8_t* s, int i) { return i < 4 ? s[i + 4] & 63 : (s[i + 4] >> 4) | (s[i] >> 6) << 4; }
@@ -123,6 +144,8 @@ void dequantize_row(DType dtype, const std::byte* row, int64_t columns, float* o
     case DType::q5_0: return dequantize_blocks<BlockQ5_0, kBlock>(row, columns, out);
     case DType::q5_1: return dequantize_blocks<BlockQ5_1, kBlock>(row, columns, out);
     case DType::q8_0: return dequantize_blocks<BlockQ8_0, kBlock>(row, columns, out);
+    case DType::q2_k: return dequantize_blocks<BlockQ2_K, kSuperBlock>(row, columns, out);
+    case DType::q3_k: return dequantize_blocks<BlockQ3_K, kSuperBlock>(row, columns, out);
     case DType::q4_k: return dequantize_blocks<BlockQ4_K, kSuperBlock>(row, columns, out);
     case DType::q5_k: return dequantize_blocks<BlockQ5_K, kSuperBlock>(row, columns, out);
     case DType::q6_k: return dequantize_blocks<BlockQ6_K, kSuperBlock>(row, columns, out);

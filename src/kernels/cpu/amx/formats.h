@@ -2,7 +2,7 @@
 // Packed weights to tiles of bf16: row j of a tile holds, for each of 16 rows of the matrix, columns 2j and 2j + 1 of a
 // unit next to each other. Each format has `Block`, `Prepared`, `prepare` (once per block) and `unpack` (one unit).
 //
-// Codes of 4 to 6 bits are made numbers in place: set an exponent above a code at the top of a bf16 mantissa, and the
+// Codes of 2 to 6 bits are made numbers in place: set an exponent above a code at the top of a bf16 mantissa, and the
 // bits say 2^bits + code. The packed order has the codes of a pair of columns at one position of the two halves of a
 // dword, so a shift and a merge turn 32 codes into numbers. Each half is then the upper half of a float, and one FMA
 // applies scale and offset. The float of the odd column needs no cleaning: the even column's bits in its lower half are
@@ -98,6 +98,13 @@ template <int kBits, int kVector, int kRow>
   return merge(shift16<kPosition - 4 * kHigh - kByte>(codes), _mm512_set1_epi16(15 << kPosition), number);
 }
 
+// The weights of a tile's row, whose numbers are the pairs x.
+[[gnu::always_inline]] inline void store_weights(std::byte* row, __m512i x, const Line& line) {
+  const __m512 even = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_slli_epi32(x, 16)), line.scale, line.even);
+  const __m512 odd = _mm512_fmadd_ps(_mm512_castsi512_ps(x), line.scale, line.odd);
+  store_cut(row, even, odd);
+}
+
 // One unit of nibbles, with its planes of upper bits (none for 4 bits) and one line per 32 / kLines columns.
 template <int kBits, int kLines>
 [[gnu::always_inline]] inline void unpack_nibbles(const uint8_t (&codes)[4][64], const uint8_t* planes,
@@ -106,12 +113,8 @@ template <int kBits, int kLines>
     const __m512i vector = _mm512_load_si512(codes[g]);
     __m512i plane{};
     if constexpr (kBits > 4) plane = _mm512_load_si512(planes + g * (kBits - 4) / 4 * 64);
-    const Line& l = lines[g * kLines / 4];
     each<4>([&] [[gnu::always_inline]] (auto row) {
-      const __m512i x = numbers<kBits, g, row>(vector, plane);
-      const __m512 even = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_slli_epi32(x, 16)), l.scale, l.even);
-      const __m512 odd = _mm512_fmadd_ps(_mm512_castsi512_ps(x), l.scale, l.odd);
-      store_cut(tile + (4 * g + row) * kTileRowBytes, even, odd);
+      store_weights(tile + (4 * g + row) * kTileRowBytes, numbers<kBits, g, row>(vector, plane), lines[g * kLines / 4]);
     });
   });
 }

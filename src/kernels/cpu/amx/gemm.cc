@@ -250,7 +250,7 @@ void install_gemm(KernelTable& table) {
                      .scratch_bytes = scratch_bytes,
                      .pack = pack,
                      .multiply = {multiply<Q4_0>, multiply<Q4_1>, multiply<Q5_0>, multiply<Q5_1>, multiply<Q8_0>,
-                                  multiply<Q4_K>, multiply<Q5_K>, multiply<Q6_K>},
+                                  multiply<Q2_K>, multiply<Q3_K>, multiply<Q4_K>, multiply<Q5_K>, multiply<Q6_K>},
                      .multiply_float = {multiply<F32>, multiply<F16>, multiply<Bf16>}};
 }
 

@@ -305,6 +305,8 @@ void install_gemm(KernelTable& table) {
   install<Q5_0>(gemm, IntWeight::q5_0);
   install<Q5_1>(gemm, IntWeight::q5_1);
   install<Q8_0>(gemm, IntWeight::q8_0);
+  install<Q2_K>(gemm, IntWeight::q2_k);
+  install<Q3_K>(gemm, IntWeight::q3_k);
   install<Q4_K>(gemm, IntWeight::q4_k);
   install<Q5_K>(gemm, IntWeight::q5_k);
   install<Q6_K>(gemm, IntWeight::q6_k);

@@ -154,6 +154,8 @@ void install_int_matmul(KernelTable& table) {
   table.matmul[static_cast<int>(IntWeight::q5_0)] = matmul<Q5_0>;
   table.matmul[static_cast<int>(IntWeight::q5_1)] = matmul<Q5_1>;
   table.matmul[static_cast<int>(IntWeight::q8_0)] = matmul<Q8_0>;
+  table.matmul[static_cast<int>(IntWeight::q2_k)] = matmul<Q2_K>;
+  table.matmul[static_cast<int>(IntWeight::q3_k)] = matmul<Q3_K>;
   table.matmul[static_cast<int>(IntWeight::q4_k)] = matmul<Q4_K>;
   table.matmul[static_cast<int>(IntWeight::q5_k)] = matmul<Q5_K>;
   table.matmul[static_cast<int>(IntWeight::q6_k)] = matmul<Q6_K>;

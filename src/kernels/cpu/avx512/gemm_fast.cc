@@ -247,6 +247,8 @@ void install_gemm_fast(KernelTable& table) {
   gemm.multiply[static_cast<int>(IntWeight::q5_0)] = multiply<Q5_0>;
   gemm.multiply[static_cast<int>(IntWeight::q5_1)] = multiply<Q5_1>;
   gemm.multiply[static_cast<int>(IntWeight::q8_0)] = multiply<Q8_0>;
+  gemm.multiply[static_cast<int>(IntWeight::q2_k)] = multiply<Q2_K>;
+  gemm.multiply[static_cast<int>(IntWeight::q3_k)] = multiply<Q3_K>;
   gemm.multiply[static_cast<int>(IntWeight::q4_k)] = multiply<Q4_K>;
   gemm.multiply[static_cast<int>(IntWeight::q5_k)] = multiply<Q5_K>;
   gemm.multiply[static_cast<int>(IntWeight::q6_k)] = multiply<Q6_K>;

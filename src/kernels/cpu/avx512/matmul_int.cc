@@ -125,6 +125,8 @@ void install_int_matmul(KernelTable& table) {
   install<Q5_0>(table, IntWeight::q5_0);
   install<Q5_1>(table, IntWeight::q5_1);
   install<Q8_0>(table, IntWeight::q8_0);
+  install<Q2_K>(table, IntWeight::q2_k);
+  install<Q3_K>(table, IntWeight::q3_k);
   install<Q4_K>(table, IntWeight::q4_k);
   install<Q5_K>(table, IntWeight::q5_k);
   install<Q6_K>(table, IntWeight::q6_k);

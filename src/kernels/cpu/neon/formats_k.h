@@ -7,6 +7,73 @@
 namespace nanomind {
 namespace {
 
+// Bytes of six bits from nibble `nibble` of `low` and, above it, field `field` of two bits of `top`.
+inline uint8x16_t six_bits(uint8x16_t low, uint8x16_t top, int nibble, int field) {
+  const uint8x16_t four = vandq_u8(vshlq_u8(low, vdupq_n_s8(static_cast<int8_t>(-4 * nibble))), vdupq_n_u8(15));
+  const uint8x16_t two = vandq_u8(vshlq_u8(top, vdupq_n_s8(static_cast<int8_t>(-2 * field))), vdupq_n_u8(3));
+  return vsliq_n_u8(four, two, 4);
+}
+
+// out[r] = halves[r] * factors[r].
+inline void scale_halves(const uint16_t* h, int8x16_t factors, float* out) {
+  scale_halves(h, vmovl_s8(vget_low_s8(factors)), vmovl_high_s8(factors), out);
+}
+
+struct FormatQ2_K {
+  using Block = PackedQ2_K;
+  static constexpr int kUnits = 8, kBits = 2, kOffset = 0, kScales = 2;
+  static constexpr bool kMin = true;
+  static void scales(const Block& b, int unit, UnitScales& s) {
+    for (int half = 0; half < 2; ++half) {
+      const uint8x16_t both = vld1q_u8(b.scales[2 * unit + half]);
+      scale_halves(b.d, vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15))), s.scale[half]);
+      scale_halves(b.dmin, vnegq_s8(vreinterpretq_s8_u8(vshrq_n_u8(both, 4))), s.min[half]);
+    }
+  }
+  static void codes(const Block& b, int unit, int quad, QuadCodes& c) {
+    const uint8x16_t mask = vdupq_n_u8(3);
+    for (int p = 0; p < 2; ++p) {
+      const uint8x16_t v = vld1q_u8(b.codes[unit][p] + 16 * quad);
+      c[4 * p] = vreinterpretq_s8_u8(vandq_u8(v, mask));
+      c[4 * p + 1] = vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(v, 2), mask));
+      c[4 * p + 2] = vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(v, 4), mask));
+      c[4 * p + 3] = vreinterpretq_s8_u8(vshrq_n_u8(v, 6));
+    }
+  }
+};
+
+struct FormatQ3_K {
+  using Block = PackedQ3_K;
+  static constexpr int kUnits = 8, kBits = 3, kOffset = 4, kScales = 2;
+  static constexpr bool kMin = false;
+  static void scales(const Block& b, int unit, UnitScales& s) {
+    for (int half = 0; half < 2; ++half) {
+      const int i = 2 * unit + half;
+      const uint8x16_t scale = six_bits(vld1q_u8(b.scales[i % 8]), vld1q_u8(b.scales[8 + i % 4]), i / 8, i / 4);
+      scale_halves(b.d, vsubq_s8(vreinterpretq_s8_u8(scale), vdupq_n_s8(32)), s.scale[half]);
+    }
+  }
+  static void codes(const Block& b, int unit, int quad, QuadCodes& c) {
+    const uint8x16_t first = vld1q_u8(b.unit[unit].low[0] + 16 * quad);
+    const uint8x16_t second = vld1q_u8(b.unit[unit].low[1] + 16 * quad);
+    const uint8x16_t high = vld1q_u8(b.unit[unit].high + 16 * quad);
+    c[0] = three_bits(first, high);
+    c[1] = three_bits(vshrq_n_u8(first, 2), vshrq_n_u8(high, 1));
+    c[2] = three_bits(vshrq_n_u8(first, 4), vshrq_n_u8(high, 2));
+    c[3] = three_bits(vshrq_n_u8(first, 6), vshrq_n_u8(high, 3));
+    c[4] = three_bits(second, vshrq_n_u8(high, 4));
+    c[5] = three_bits(vshrq_n_u8(second, 2), vshrq_n_u8(high, 5));
+    c[6] = three_bits(vshrq_n_u8(second, 4), vshrq_n_u8(high, 6));
+    c[7] = three_bits(vshrq_n_u8(second, 6), vshrq_n_u8(high, 7));
+  }
+
+ private:
+  // The lowest two bits of `pairs`, and above them the lowest of `bits`.
+  static int8x16_t three_bits(uint8x16_t pairs, uint8x16_t bits) {
+    return vreinterpretq_s8_u8(vandq_u8(vsliq_n_u8(pairs, bits, 2), vdupq_n_u8(7)));
+  }
+};
+
 // Scales and mins of 6 bits for each unit.
 template <class PackedBlock>
 struct SixBitScales {
@@ -18,19 +85,9 @@ struct SixBitScales {
     const uint8x16_t top = vld1q_u8(b.top + at);
     const uint8x16_t scale = six_bits(vld1q_u8(b.scale_low + at), top, half, half);
     const uint8x16_t min = six_bits(vld1q_u8(b.min_low + at), top, half, half + 2);
-    scale_halves(b.d, widen_low(scale), widen_high(scale), s.scale[0]);
-    const int8x16_t negative = vnegq_s8(vreinterpretq_s8_u8(min));
-    scale_halves(b.dmin, vmovl_s8(vget_low_s8(negative)), vmovl_high_s8(negative), s.min[0]);
+    scale_halves(b.d, vreinterpretq_s8_u8(scale), s.scale[0]);
+    scale_halves(b.dmin, vnegq_s8(vreinterpretq_s8_u8(min)), s.min[0]);
   }
-
- private:
-  static uint8x16_t six_bits(uint8x16_t low, uint8x16_t top, int nibble, int field) {
-    const uint8x16_t four = vandq_u8(vshlq_u8(low, vdupq_n_s8(static_cast<int8_t>(-4 * nibble))), vdupq_n_u8(15));
-    const uint8x16_t two = vandq_u8(vshlq_u8(top, vdupq_n_s8(static_cast<int8_t>(-2 * field))), vdupq_n_u8(3));
-    return vsliq_n_u8(four, two, 4);
-  }
-  static int16x8_t widen_low(uint8x16_t v) { return vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(v))); }
-  static int16x8_t widen_high(uint8x16_t v) { return vreinterpretq_s16_u16(vmovl_high_u8(v)); }
 };
 
 struct FormatQ4_K : SixBitScales<PackedQ4_K> {
@@ -51,8 +108,7 @@ struct FormatQ6_K {
   static constexpr bool kMin = false;
   static void scales(const Block& b, int unit, UnitScales& s) {
     for (int half = 0; half < 2; ++half) {
-      const int8x16_t v = vld1q_s8(b.scales[2 * unit + half]);
-      scale_halves(b.d, vmovl_s8(vget_low_s8(v)), vmovl_high_s8(v), s.scale[half]);
+      scale_halves(b.d, vld1q_s8(b.scales[2 * unit + half]), s.scale[half]);
     }
   }
   static void codes(const Block& b, int unit, int quad, QuadCodes& c) {

@@ -147,6 +147,8 @@ void install_all(KernelTable& table) {
   set(IntWeight::q5_0, multiply<FormatQ5_0, Dot>);
   set(IntWeight::q5_1, multiply<FormatQ5_1, Dot>);
   set(IntWeight::q8_0, multiply<FormatQ8_0, Dot>);
+  set(IntWeight::q2_k, multiply<FormatQ2_K, Dot>);
+  set(IntWeight::q3_k, multiply<FormatQ3_K, Dot>);
   set(IntWeight::q4_k, multiply<FormatQ4_K, Dot>);
   set(IntWeight::q5_k, multiply<FormatQ5_K, Dot>);
   set(IntWeight::q6_k, multiply<FormatQ6_K, Dot>);

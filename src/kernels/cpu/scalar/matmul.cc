@@ -25,10 +25,11 @@ void expand_nibbles(const uint8_t (&packed)[4][64], Unit& u) {
   }
 }
 
-// Adds bit p of a plane of fifth bits to the codes of vector p.
+// Sets bit kBit of the codes of vector p to bit p of a plane.
+template <int kBit>
 void expand_bits(const uint8_t (&high)[64], Unit& u) {
   for (int p = 0; p < 8; ++p) {
-    for (int i = 0; i < 64; ++i) u.codes[p][i] |= (high[i] >> p & 1) << 4;
+    for (int i = 0; i < 64; ++i) u.codes[p][i] |= (high[i] >> p & 1) << kBit;
   }
 }
 
@@ -65,7 +66,7 @@ struct Q5_0 {
   static void expand(const Block& b, int unit, Unit& u) {
     expand_nibbles(b.unit[unit].codes, u);
     expand_scales(b.d[unit], u);
-    expand_bits(b.unit[unit].high, u);
+    expand_bits<4>(b.unit[unit].high, u);
   }
 };
 
@@ -74,7 +75,7 @@ struct Q5_1 {
   static constexpr int kOffset = 0;
   static void expand(const Block& b, int unit, Unit& u) {
     expand_nibbles(b.unit[unit].codes, u);
-    expand_bits(b.unit[unit].high, u);
+    expand_bits<4>(b.unit[unit].high, u);
     expand_scales(b.d[unit], u);
     expand_mins(b.m[unit], u);
   }
@@ -86,6 +87,44 @@ struct Q8_0 {
   static void expand(const Block& b, int unit, Unit& u) {
     __builtin_memcpy(u.codes, b.codes[unit], sizeof u.codes);
     expand_scales(b.d[unit], u);
+  }
+};
+
+// Codes of two bits from the planes of a unit.
+void expand_bit_pairs(const uint8_t (&planes)[2][64], Unit& u) {
+  for (int p = 0; p < 8; ++p) {
+    for (int i = 0; i < 64; ++i) u.codes[p][i] = planes[p / 4][i] >> 2 * (p % 4) & 3;
+  }
+}
+
+struct Q2_K {
+  using Block = PackedQ2_K;
+  static constexpr int kOffset = 0;
+  static void expand(const Block& b, int unit, Unit& u) {
+    expand_bit_pairs(b.codes[unit], u);
+    for (int half = 0; half < 2; ++half) {
+      for (int r = 0; r < 16; ++r) {
+        const int both = b.scales[2 * unit + half][r];
+        u.scale[half][r] = float_from_half(b.d[r]) * static_cast<float>(both & 15);
+        u.min[half][r] = -float_from_half(b.dmin[r]) * static_cast<float>(both >> 4);
+      }
+    }
+  }
+};
+
+struct Q3_K {
+  using Block = PackedQ3_K;
+  static constexpr int kOffset = 4;
+  static void expand(const Block& b, int unit, Unit& u) {
+    expand_bit_pairs(b.unit[unit].low, u);
+    expand_bits<2>(b.unit[unit].high, u);
+    for (int half = 0; half < 2; ++half) {
+      const int s = 2 * unit + half;
+      for (int r = 0; r < 16; ++r) {
+        const int low = b.scales[s % 8][r] >> 4 * (s / 8) & 15, top = b.scales[8 + s % 4][r] >> 2 * (s / 4) & 3;
+        u.scale[half][r] = float_from_half(b.d[r]) * static_cast<float>((low | top << 4) - 32);
+      }
+    }
   }
 };
 
@@ -116,7 +155,7 @@ struct Q5_K {
   static constexpr int kOffset = 0;
   static void expand(const Block& b, int unit, Unit& u) {
     expand_nibbles(b.unit[unit].codes, u);
-    expand_bits(b.unit[unit].high, u);
+    expand_bits<4>(b.unit[unit].high, u);
     expand_six_bits(b, unit, u);
   }
 };
@@ -204,6 +243,8 @@ void install_matmul(KernelTable& table) {
   table.matmul[static_cast<int>(IntWeight::q5_0)] = matmul_int<Q5_0>;
   table.matmul[static_cast<int>(IntWeight::q5_1)] = matmul_int<Q5_1>;
   table.matmul[static_cast<int>(IntWeight::q8_0)] = matmul_int<Q8_0>;
+  table.matmul[static_cast<int>(IntWeight::q2_k)] = matmul_int<Q2_K>;
+  table.matmul[static_cast<int>(IntWeight::q3_k)] = matmul_int<Q3_K>;
   table.matmul[static_cast<int>(IntWeight::q4_k)] = matmul_int<Q4_K>;
   table.matmul[static_cast<int>(IntWeight::q5_k)] = matmul_int<Q5_K>;
   table.matmul[static_cast<int>(IntWeight::q6_k)] = matmul_int<Q6_K>;
