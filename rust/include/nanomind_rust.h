@@ -21,7 +21,7 @@ typedef struct NanomindBytes {
 } NanomindBytes;
 
 typedef struct NanomindText {
-  uint8_t* data;  // UTF-8, not terminated
+  uint8_t* data;  // UTF-8 unless said otherwise, not terminated
   size_t size;
   size_t capacity;
 } NanomindText;
@@ -79,6 +79,8 @@ void nanomind_grammar_free(NanomindGrammar* grammar);
 
 // Sets bit i % 32 of words[i / 32] for every token i that may come next; word_count = ceil(vocabulary / 32). 0: done.
 int32_t nanomind_grammar_mask(NanomindGrammar* grammar, uint32_t* words, size_t word_count, NanomindText* error);
+// 0: `text` is what must come next (any bytes; empty when there is a choice); otherwise it is the error.
+int32_t nanomind_grammar_forced(NanomindGrammar* grammar, NanomindText* text);
 // Advances by one token. 0: done; otherwise the token was not allowed and the grammar must not be used further.
 int32_t nanomind_grammar_accept(NanomindGrammar* grammar, uint32_t token, NanomindText* error);
 // 1: nothing but the end token may follow. 2: the text is complete but may go on. 0: incomplete.

@@ -46,7 +46,11 @@ impl Text {
     }
 
     pub fn from(string: String) -> Self {
-        let mut bytes = std::mem::ManuallyDrop::new(string.into_bytes());
+        Text::from_bytes(string.into_bytes())
+    }
+
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        let mut bytes = std::mem::ManuallyDrop::new(bytes);
         Text { data: bytes.as_mut_ptr(), size: bytes.len(), capacity: bytes.capacity() }
     }
 }

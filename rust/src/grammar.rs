@@ -45,6 +45,13 @@ impl Grammar {
         Ok(mask)
     }
 
+    fn forced(&mut self) -> Result<Vec<u8>, String> {
+        if self.matcher.is_stopped() {
+            return Ok(Vec::new());
+        }
+        Ok(self.matcher.compute_ff_bytes())
+    }
+
     fn accept(&mut self, token: u32) -> Result<(), String> {
         self.matcher.consume_token(token).map_err(|e| e.to_string())?;
         if let Some((written, _)) = &mut self.json {
@@ -205,6 +212,17 @@ pub unsafe extern "C" fn nanomind_grammar_mask(
         Ok(())
     });
     into_status(computed, error)
+}
+
+/// # Safety
+/// Arguments as the header says.
+#[no_mangle]
+pub unsafe extern "C" fn nanomind_grammar_forced(grammar: *mut Grammar, text: *mut Text) -> i32 {
+    let grammar = &mut *grammar;
+    let forced = caught(|| grammar.forced());
+    let status = i32::from(forced.is_err());
+    *text = forced.map_or_else(Text::from, Text::from_bytes);
+    status
 }
 
 /// # Safety

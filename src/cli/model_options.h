@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cli/settings.h"
-#include "runtime/sampler.h"
+#include "runtime/sampler_options.h"
 
 namespace nanomind {
 

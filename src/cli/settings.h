@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
-#include "runtime/sampler.h"
+#include "runtime/sampler_options.h"
 
 namespace nanomind {
 

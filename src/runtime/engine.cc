@@ -144,6 +144,7 @@ class LocalEngine final : public Engine {
                       tokenizer_->vocabulary_size(), model.vocabulary));
     }
     load_template(options.log);
+    grammar_vocabulary_.emplace(*tokenizer_);
     TRY(load_weights(model, options));
     TRY(prepare_device(model, options));
     describe(model);
@@ -269,6 +270,7 @@ class LocalEngine final : public Engine {
   std::unique_ptr<Executable> executable_;
   std::optional<KvCache> cache_;
   std::optional<StateStore> states_;
+             .grammar_vocabulary = &*grammar_vocabulary_,
   SessionHost host_;
   EngineInfo info_;
   int64_t context_ = 0;
@@ -284,3 +286,4 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
 }
 
 }  // namespace nanomind
+  std::optional<LazyGrammarVocabulary> grammar_vocabulary_;

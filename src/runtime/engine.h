@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facade of the runtime: load a model, open sessions, generate text. The only header of runtime/ that programs
-// include, besides sampler.h for its options and perplexity.h.
+// include, besides sampler_options.h and generation.h for their options, and perplexity.h.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "device/device.h"
-#include "runtime/sampler.h"
+#include "runtime/generation.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -59,28 +59,6 @@ struct EngineInfo {
   int64_t trained_context = 0;
   double load_ms = 0;       // open to ready
   bool packed_now = false;  // the side file was written by this load
-};
-
-// Why an answer ended.
-enum class FinishReason { end_of_text, length, context_full, cancelled };
-
-struct GenerateOptions {
-  SamplerOptions sampler;
-  int64_t max_tokens = -1;  // -1: until the model ends or the context is full
-  enum class EndTokens { stop, ignore } end_tokens = EndTokens::stop;
-  const std::atomic<bool>* cancel = nullptr;  // set from any thread or a signal handler; checked between steps
-  // Called with each piece of complete UTF-8 text; may be empty.
-  std::function<void(std::string_view)> on_text;
-};
-
-struct Generation {
-  std::string text;
-  std::vector<TokenId> tokens;  // sampled ones, the end token included
-  FinishReason reason = FinishReason::end_of_text;
-  int64_t prompt_tokens = 0;  // evaluated in this call
-  int64_t cached_tokens = 0;  // of the prompt, found in the session
-  double prompt_ms = 0;
-  double decode_ms = 0;
 };
 
 // A conversation's tokens and its part of the KV cache. Not thread-safe; the engine must outlive it.

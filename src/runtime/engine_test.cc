@@ -4,14 +4,18 @@
 // that allocates nothing.
 #include "runtime/engine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <new>
 
+#include "runtime/sampler.h"
 #include "tests/support/golden.h"
+#include "text/utf8.h"
 
 namespace {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): operator new has no other place
@@ -206,10 +210,142 @@ TEST_P(EngineTest, SteadyDecodeAllocatesNothing) {
   (void)sampler.sample(session->logits(), session->tokens());
   const int64_t before = allocations.load();
   for (int i = 0; i < 64; ++i) {
-    ids.push_back(sampler.sample(session->logits(), session->tokens()));
+    ids.push_back(sampler.sample(session->logits(), session->tokens()).value());
     ASSERT_TRUE(session->feed(ids, nullptr));
   }
   EXPECT_EQ(allocations.load() - before, 0);
+}
+
+GenerateOptions greedy(int64_t max_tokens) {
+  return {.sampler = {.temperature = 0}, .max_tokens = max_tokens, .end_tokens = GenerateOptions::EndTokens::ignore};
+}
+
+TEST_P(EngineTest, AStopStringEndsTheAnswerAcrossTokens) {
+  const auto session = open();
+  GenerateOptions options = greedy(40);
+  const std::string whole = session->generate(ids_, options)->text;
+  for (size_t start = 1; start + 4 <= whole.size(); ++start) {
+    const std::string stop = whole.substr(start, 4);
+    if (valid_utf8_length(stop, 0) != stop.size()) continue;
+    options.stop = {"is not there", stop};
+    std::string streamed;
+    options.on_text = [&](std::string_view text) { streamed += text; };
+    const auto answer = session->generate(ids_, options);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->text, whole.substr(0, whole.find(stop)));
+    EXPECT_EQ(answer->text, streamed);
+    EXPECT_EQ(answer->reason, FinishReason::stop_string);
+  }
+  options.stop = {""};
+  EXPECT_FALSE(session->generate(ids_, options));
+}
+
+TEST_P(EngineTest, LogprobsAreThoseOfTheModel) {
+  const auto session = open();
+  GenerateOptions options = greedy(5);
+  options.logprobs = 3;
+  options.sampler.logit_bias = {{7, 1000}};
+  const auto answer = session->generate(ids_, options);
+  ASSERT_TRUE(answer);
+  ASSERT_EQ(answer->logprobs.size(), 5U);
+  for (const LogprobRow& row : answer->logprobs) {
+    EXPECT_EQ(row.chosen.token, 7);
+    EXPECT_LT(row.chosen.logprob, 0);
+    ASSERT_EQ(row.top.size(), 3U);
+    EXPECT_GE(row.top[0].logprob, row.chosen.logprob);  // of the distribution without the bias
+  }
+  options.logprobs = kMostLogprobs + 1;
+  EXPECT_FALSE(session->generate(ids_, options));
+}
+
+class ConstrainedTest : public EngineTest {
+ protected:
+  Result<Generation> answer(Constraint constraint, GenerateOptions options = {.max_tokens = 100}) {
+    options.constraint = std::move(constraint);
+    session_ = open();
+    return session_->generate(ids_, options);
+  }
+  std::unique_ptr<Session> session_;
+};
+
+// TOOL-09: characters of several bytes, which several tokens make up.
+TEST_P(ConstrainedTest, MultiByteTextsComeOutWhole) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const auto got = answer({Constraint::Kind::json_schema, R"({"enum":["서울","부산","😀"]})"},
+                            {.sampler = {.temperature = 2, .seed = seed}, .max_tokens = 100});
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_TRUE(got->text == "\"서울\"" || got->text == "\"부산\"" || got->text == "\"😀\"") << got->text;
+    EXPECT_EQ(got->reason, FinishReason::end_of_text);
+  }
+}
+
+TEST_P(ConstrainedTest, EveryKindOfGrammarHolds) {
+  const std::pair<Constraint, std::string> kinds[] = {
+      {{Constraint::Kind::regex, "[0-9]{3}-[a-f]{2}"}, "[0-9]{3}-[a-f]{2}"},
+      {{Constraint::Kind::lark, "start: \"(\" /[xy]/ start? \")\""}, "[()xy]+"},
+      {{Constraint::Kind::gbnf, "root ::= \"- \" [a-c]{3} \"\\n\""}, "- [a-c]{3}\n"}};
+  for (const auto& [constraint, expected] : kinds) {
+    const auto got = answer(constraint);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_THAT(got->text, ::testing::MatchesRegex(expected));
+    if (got->tokens.size() < 100) {
+      EXPECT_EQ(got->reason, FinishReason::end_of_text);
+    }
+  }
+}
+
+TEST_P(ConstrainedTest, TextWithoutAChoiceIsNotSampled) {
+  const std::string text = "def nothing(): return None";
+  const auto got = answer({Constraint::Kind::regex, "def nothing\\(\\): return None"});
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(got->text, text);
+  EXPECT_GE(got->forced_tokens, 5);
+}
+
+// TOOL-04: a model that likes nothing better than white space.
+TEST_P(ConstrainedTest, WhiteSpaceDoesNotGoOnForEver) {
+  GenerateOptions options{.sampler = {.temperature = 1, .seed = 1}, .max_tokens = 1000};
+  for (TokenId id = 0; id < engine_->tokenizer().vocabulary_size(); ++id) {
+    const std::string_view bytes = engine_->tokenizer().bytes(id);
+    const bool white = !bytes.empty() && bytes.find_first_not_of(" \t\r\n") == std::string_view::npos;
+    if (white) options.sampler.logit_bias.push_back({id, 1000});
+  }
+  engine_ = load({.context = 2000});
+  const auto got =
+      answer({Constraint::Kind::json_schema, R"({"type":"object","properties":{"a":{"enum":[1,2]}},"required":["a"],)"
+                                             R"("additionalProperties":false})"},
+             options);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(got->reason, FinishReason::end_of_text);
+  EXPECT_TRUE(nlohmann::json::accept(got->text)) << got->text;
+  EXPECT_LT(got->text.size(), 200U);
+}
+
+TEST_P(ConstrainedTest, WhatCannotBeMetIsRefusedBeforeThePromptIsRead) {
+  const Constraint wrong[] = {{Constraint::Kind::json_schema, "{"},
+                              {Constraint::Kind::json_schema, R"({"type":"integer","minimum":5,"maximum":4})"},
+                              {Constraint::Kind::json_schema, "false"},
+                              {Constraint::Kind::regex, "(a"},
+                              {Constraint::Kind::lark, "start: nothing"},
+                              {Constraint::Kind::gbnf, "root ::= nothing"}};
+  for (const Constraint& constraint : wrong) {
+    const auto got = answer(constraint);
+    ASSERT_FALSE(got) << constraint.source;
+    EXPECT_EQ(got.error().code, ErrorCode::invalid_argument);
+    EXPECT_TRUE(session_->tokens().empty());
+  }
+}
+
+TEST_P(ConstrainedTest, BiasAndGrammarTogetherMayLeaveNothing) {
+  GenerateOptions options{.max_tokens = 10};
+  for (TokenId id = 0; id < engine_->tokenizer().vocabulary_size(); ++id) {
+    if (engine_->tokenizer().bytes(id).starts_with('a')) {
+      options.sampler.logit_bias.push_back({id, -std::numeric_limits<double>::infinity()});
+    }
+  }
+  const auto got = answer({Constraint::Kind::regex, "a|aa"}, options);
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::invalid_argument);
 }
 
 TEST_P(EngineTest, AnAbsurdContextIsRefusedWithNumbers) {
@@ -223,6 +359,7 @@ TEST_P(EngineTest, AnAbsurdContextIsRefusedWithNumbers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, EngineTest, ::testing::Values("llama", "qwen2", "gemma3"));
+INSTANTIATE_TEST_SUITE_P(Tiny, ConstrainedTest, ::testing::Values("llama", "qwen2", "gemma3"));
 
 }  // namespace
 }  // namespace nanomind

@@ -7,7 +7,8 @@
 #include <chrono>
 #include <utility>
 
-#include "text/utf8_stream.h"
+#include "runtime/text_output.h"
+#include "runtime/token_chooser.h"
 
 namespace nanomind {
 namespace {
@@ -102,7 +103,10 @@ Result<void> LocalSession::feed(std::span<const TokenId> tokens, const std::atom
 }
 
 Result<Generation> LocalSession::generate(std::span<const TokenId> prompt, const GenerateOptions& options) {
-  TRY(check(options.sampler));
+  TRY(check(options));
+  // A constraint that cannot be met is known before the prompt is read.
+  const GrammarVocabulary* vocabulary = options.constraint ? TRY(host_.grammar_vocabulary->get()) : nullptr;
+  auto chooser = TRY(TokenChooser::create(options, host_.vocabulary, *host_.tokenizer, vocabulary));
   Generation out;
   const auto start = std::chrono::steady_clock::now();
   const auto common = std::ranges::mismatch(tokens_, prompt).in1 - tokens_.begin();
@@ -116,42 +120,52 @@ Result<Generation> LocalSession::generate(std::span<const TokenId> prompt, const
   }
   out.prompt_ms = ms_since(start);
   const auto decode_start = std::chrono::steady_clock::now();
-  TRY(sample_loop(options, out));
+  TRY(sample_loop(options, chooser, out));
   out.decode_ms = ms_since(decode_start);
   return out;
 }
 
-Result<void> LocalSession::sample_loop(const GenerateOptions& options, Generation& out) {
-  Sampler sampler(options.sampler, host_.vocabulary, host_.tokenizer);
-  Utf8Stream stream;
-  const auto emit = [&](std::string_view text) {
-    if (text.empty()) return;
-    out.text += text;
-    if (options.on_text) options.on_text(text);
-  };
-  out.reason = FinishReason::length;
-  while (options.max_tokens < 0 || static_cast<int64_t>(out.tokens.size()) < options.max_tokens) {
-    if (!out.tokens.empty()) {
-      if (static_cast<int64_t>(tokens_.size()) >= host_.capacity) {
-        out.reason = FinishReason::context_full;
-        break;
-      }
-      TRY(extend({&out.tokens.back(), 1}, nullptr));
+Result<void> LocalSession::sample_loop(const GenerateOptions& options, TokenChooser& chooser, Generation& out) {
+  TextOutput text(options, out);
+  size_t evaluated = 0;  // of out.tokens
+  std::optional<FinishReason> reason;
+  const auto written = [&] { return static_cast<int64_t>(out.tokens.size()); };
+  // Tokens are evaluated only when another is to follow.
+  while (!reason && !(options.max_tokens >= 0 && written() >= options.max_tokens)) {
+    const std::span<const TokenId> chosen = std::span(out.tokens).subspan(evaluated);
+    if (static_cast<int64_t>(tokens_.size() + chosen.size()) > host_.capacity) {
+      reason = FinishReason::context_full;
+      break;
     }
+    if (!chosen.empty()) TRY(extend(chosen, nullptr));
+    evaluated = out.tokens.size();
     if (cancelled(options.cancel)) {
-      out.reason = FinishReason::cancelled;
+      reason = FinishReason::cancelled;
       break;
     }
-    const TokenId token = TRY(sampler.sample(logits_, tokens_));
-    out.tokens.push_back(token);
-    if (options.end_tokens == GenerateOptions::EndTokens::stop && host_.tokenizer->ends_generation(token)) {
-      out.reason = FinishReason::end_of_text;
-      break;
+    const auto next = TRY(chooser.next(logits_, tokens_, TokenChooser::Constrained::yes));
+    for (const TokenId token : next.tokens) {
+      if (reason || (options.max_tokens >= 0 && written() >= options.max_tokens)) break;
+      reason = take(token, options, text, out);
+      if (next.forced) ++out.forced_tokens;
     }
-    emit(stream.push(host_.tokenizer->bytes(token)));
+    if (!reason && chooser.finished()) reason = FinishReason::end_of_text;
   }
-  emit(stream.finish());
+  text.finish();
+  out.reason = text.stopped() ? FinishReason::stop_string : reason.value_or(FinishReason::length);
   return {};
+}
+
+// Adds one token to the answer; the reason when it is the last.
+std::optional<FinishReason> LocalSession::take(TokenId token, const GenerateOptions& options, TextOutput& text,
+                                               Generation& out) const {
+  out.tokens.push_back(token);
+  if (options.logprobs >= 0) out.logprobs.push_back(logprobs_of(logits_, token, options.logprobs));
+  if (options.end_tokens == GenerateOptions::EndTokens::stop && host_.tokenizer->ends_generation(token)) {
+    return FinishReason::end_of_text;
+  }
+  text.push(host_.tokenizer->bytes(token));
+  return text.stopped() ? std::optional(FinishReason::stop_string) : std::nullopt;
 }
 
 Result<void> LocalSession::score(std::span<const TokenId> tokens, int64_t first,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,9 @@
 #include "runtime/engine.h"
 #include "runtime/kv_cache.h"
 #include "runtime/state_store.h"
+#include "runtime/text_output.h"
+#include "runtime/token_chooser.h"
+#include "text/grammar.h"
 
 namespace nanomind {
 
@@ -20,6 +24,7 @@ struct SessionHost {
   KvCache* cache = nullptr;
   StateStore* states = nullptr;
   const Tokenizer* tokenizer = nullptr;
+  LazyGrammarVocabulary* grammar_vocabulary = nullptr;
   int64_t vocabulary = 0;   // V
   int64_t capacity = 0;     // tokens that a session may hold
   int64_t max_tokens = 0;   // T of the largest step
@@ -46,7 +51,9 @@ class LocalSession final : public Session {
   Result<OutputRows> step(std::span<const TokenId> tokens, std::span<const int32_t> outputs);
   // Evaluates `tokens` in steps, keeping the logits of the last one.
   Result<void> extend(std::span<const TokenId> tokens, const std::atomic<bool>* cancel);
-  Result<void> sample_loop(const GenerateOptions& options, Generation& out);
+  Result<void> sample_loop(const GenerateOptions& options, TokenChooser& chooser, Generation& out);
+  std::optional<FinishReason> take(TokenId token, const GenerateOptions& options, TextOutput& text,
+                                   Generation& out) const;
   // Drops everything after the first `length` tokens; of a recurrent model, after those that a snapshot of its state
   // covers. Returns how many are left.
   int64_t rewind(int64_t length);

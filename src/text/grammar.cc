@@ -41,6 +41,12 @@ GrammarVocabulary::~GrammarVocabulary() = default;
 
 int32_t GrammarVocabulary::size() const { return impl_->size; }
 
+Result<const GrammarVocabulary*> LazyGrammarVocabulary::get() {
+  const std::scoped_lock lock(mutex_);
+  if (!vocabulary_) vocabulary_.emplace(TRY(GrammarVocabulary::create(*tokenizer_)));
+  return &*vocabulary_;
+}
+
 struct Grammar::Impl {
   std::unique_ptr<NanomindGrammar, decltype(&nanomind_grammar_free)> handle{nullptr, &nanomind_grammar_free};
 };
@@ -77,6 +83,13 @@ Result<void> Grammar::allowed(std::span<uint32_t> mask) {
     return fail(ErrorCode::invalid_argument, error.take());
   }
   return {};
+}
+
+Result<std::string> Grammar::forced_text() {
+  RustText text;
+  const bool failed = nanomind_grammar_forced(impl_->handle.get(), text.slot()) != 0;
+  if (failed) return fail(ErrorCode::invalid_argument, text.take());
+  return text.take();
 }
 
 Result<void> Grammar::accept(TokenId token) {

@@ -5,7 +5,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/result.h"
@@ -31,6 +34,20 @@ class GrammarVocabulary {
   std::unique_ptr<Impl> impl_;
 };
 
+// A vocabulary that is prepared when it is first needed. Thread-safe.
+class LazyGrammarVocabulary {
+ public:
+  // `tokenizer` outlives this.
+  explicit LazyGrammarVocabulary(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  // Valid as long as this. A failure is not remembered.
+  Result<const GrammarVocabulary*> get();
+
+ private:
+  const Tokenizer* tokenizer_;
+  std::mutex mutex_;
+  std::optional<GrammarVocabulary> vocabulary_;
+};
+
 // The state of one answer. One thread at a time. Size, nesting and work are bounded: too much is an error.
 class Grammar {
  public:
@@ -47,6 +64,9 @@ class Grammar {
   // Sets bit i % 32 of mask[i / 32] for every token i that may come next, clears the others. When the text is complete,
   // the end token is among them. mask.size() == mask_words().
   Result<void> allowed(std::span<uint32_t> mask);
+
+  // The text that must come next; empty when the grammar leaves a choice, or is complete.
+  Result<std::string> forced_text();
 
   // Advances by the token that was chosen. A token that is not allowed is an error, after which every call fails.
   Result<void> accept(TokenId token);

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a session is asked to write, and what it wrote.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "runtime/logprobs.h"
+#include "runtime/sampler_options.h"
+#include "text/tokenizer.h"
+
+namespace nanomind {
+
+// Why an answer ended.
+enum class FinishReason { end_of_text, stop_string, length, context_full, cancelled };
+
+// The form that an answer must have.
+struct Constraint {
+  enum class Kind { json_schema, regex, lark, gbnf } kind = Kind::json_schema;
+  std::string source;
+};
+
+struct GenerateOptions {
+  SamplerOptions sampler;
+  int64_t max_tokens = -1;  // -1: until the model ends or the context is full
+  // `ignore` goes on after tokens that end an answer, except where a constraint allows nothing else.
+  enum class EndTokens { stop, ignore } end_tokens = EndTokens::stop;
+  // The answer ends before the first of these texts; nothing of it is given out.
+  std::vector<std::string> stop;
+  std::optional<Constraint> constraint;
+  int logprobs = -1;  // -1: none; else also so many of the likeliest tokens at each place, at most kMostLogprobs
+  const std::atomic<bool>* cancel = nullptr;  // set from any thread or a signal handler; checked between steps
+  // Called with each piece of complete UTF-8 text; may be empty.
+  std::function<void(std::string_view)> on_text;
+};
+
+struct Generation {
+  std::string text;
+  std::vector<TokenId> tokens;       // sampled and forced ones, the end token included
+  std::vector<LogprobRow> logprobs;  // one per token, where asked for
+  FinishReason reason = FinishReason::end_of_text;
+  int64_t prompt_tokens = 0;  // evaluated in this call
+  int64_t cached_tokens = 0;  // of the prompt, found in the session
+  int64_t forced_tokens = 0;  // of `tokens`: the constraint left no choice, so they were not sampled
+  double prompt_ms = 0;
+  double decode_ms = 0;
+};
+
+// Says which option is out of range and what the range is.
+Result<void> check(const GenerateOptions& options);
+
+}  // namespace nanomind
