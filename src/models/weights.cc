@@ -63,6 +63,13 @@ double WeightReader::number(std::string_view key) {
 
 double WeightReader::number_or(std::string_view key, double fallback) { return has(key) ? number(key) : fallback; }
 
+bool WeightReader::flag_or(std::string_view key, bool fallback) {
+  if (!has(key)) return fallback;
+  const Result<bool> value = file_.get_bool(full_key(key));
+  if (!value) complain(value.error().message);
+  return value.value_or(fallback);
+}
+
 std::string WeightReader::text_or(std::string_view key, std::string_view fallback) {
   if (!has(key)) return std::string(fallback);
   const Result<std::string_view> value = file_.get_string(full_key(key));

@@ -28,6 +28,7 @@ class WeightReader {
   int64_t largest_or(std::string_view key, int64_t fallback, int64_t low, int64_t high);
   double number(std::string_view key);
   double number_or(std::string_view key, double fallback);
+  bool flag_or(std::string_view key, bool fallback);
   std::string text_or(std::string_view key, std::string_view fallback);
   bool has(std::string_view key) const;
 

@@ -53,9 +53,15 @@ struct RopeInfo {
   RopePairs pairs = RopePairs::halves;
   std::vector<float> inverse_frequency;  // one per pair; head dimensions beyond the pairs are left alone
   float magnitude = 1.0F;                // of sine and cosine (the attention factor of YaRN, arXiv 2309.00071)
+  // The magnitude grows by growth * ln(1 + floor(position / growth_period)) of itself (scores of far positions in
+  // Llama 4 and Ministral 3); 0: it does not.
+  float growth = 0;
+  int64_t growth_period = 1;
+
+  double magnitude_at(int64_t position) const;
 };
 
-enum class Activation : uint8_t { silu, gelu_tanh, gelu, sigmoid, identity };
+enum class Activation : uint8_t { silu, gelu_tanh, gelu, sigmoid, relu_squared, tanh, identity };
 
 // Which row of a table a token gets: its own, that of its position in the sequence, or the first (all tokens the same).
 enum class Lookup : uint8_t { token, position, first };
@@ -117,7 +123,7 @@ struct Attention {
   float cap;
   Mask mask;
 };
-// out = (x - mean) / sqrt(variance + eps) * weight + bias, over each row.
+// out = (x - mean) / sqrt(variance + eps) * weight + bias, over each row; there may be no weight or no bias.
 struct LayerNorm {
   ValueId out, x;
   WeightId weight, bias;
@@ -191,10 +197,9 @@ struct SelectRows {
 
 }  // namespace op
 
-using Op =
-    std::variant<op::Embed, op::RmsNorm, op::MatMul, op::Rope, op::Attention, op::GatedActivation, op::Add, op::Scale,
-                 op::Experts, op::SigmoidGate, op::SplitHeads, op::ShortConv, op::DeltaRule, op::LayerNorm,
-                 op::Activate, op::SelectRows>;
+using Op = std::variant<op::Embed, op::RmsNorm, op::MatMul, op::Rope, op::Attention, op::GatedActivation, op::Add,
+                        op::Scale, op::Experts, op::SigmoidGate, op::SplitHeads, op::ShortConv, op::DeltaRule,
+                        op::LayerNorm, op::Activate, op::SelectRows>;
 
 struct Program {
   std::vector<ValueInfo> values;

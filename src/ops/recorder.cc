@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/recorder.h"
 
+#include <cmath>
+
 #include "base/result.h"
 #include "tensor/packed_layout.h"
 
 namespace nanomind {
+
+double RopeInfo::magnitude_at(int64_t position) const {
+  if (growth == 0) return magnitude;
+  return magnitude * (1.0 + growth * std::log(1.0 + static_cast<double>(position / growth_period)));
+}
 
 Value Recorder::value(Rows rows, int64_t columns) {
   program_.values.push_back({rows, columns});
@@ -49,7 +56,8 @@ Value Recorder::rms_norm_heads(Value x, Weight weight, float eps) {
 }
 
 Value Recorder::layer_norm(Value x, Weight weight, Weight bias, float eps) {
-  CHECK(info(weight).shape.elements() == info(x).columns && info(bias).shape.elements() == info(x).columns);
+  CHECK(!weight.present() || info(weight).shape.elements() == info(x).columns);
+  CHECK(!bias.present() || info(bias).shape.elements() == info(x).columns);
   const Value out = value(info(x).rows, info(x).columns);
   program_.ops.push_back(op::LayerNorm{out.id, x.id, weight.id, bias.id, eps});
   return out;

@@ -19,6 +19,7 @@ class Case:
     gain: float = 1.0  # of matrices but the embedding
     names: dict = field(default_factory=dict)  # last parts of transformers' names -> last parts of the file's
     extra: callable = lambda model: ()  # further tensors
+    reorder: callable = lambda name, values, config: values  # of a tensor, as converters do
 
     def gguf_arch(self):
         return next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == self.arch)
@@ -44,6 +45,25 @@ def long_factors(model):
     yield "rope_factors_short.weight", rope["short_factor"]
 
 
+def joined_heads(name, values, config):
+    """GPT-NeoX: the rows q, k, v of one head after the other become all of q, all of k, all of v."""
+    if "query_key_value" not in name:
+        return values
+    rest = values.shape[1:]
+    return values.reshape(config.num_attention_heads, 3, -1, *rest).swapaxes(0, 1).reshape(-1, *rest)
+
+
+def transposed(name, values, config):
+    """GPT-2 keeps its matrices as [in, out]."""
+    return values.T if ".c_" in name and values.ndim == 2 else values
+
+
+def part(width, rope_type="default", **more):
+    return dict(rope_type=rope_type, rope_theta=10000.0, partial_rotary_factor=width, **more)
+
+
+SMALL = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, tie_word_embeddings=True)
+SMALL_EXPERTS = SMALL | dict(num_experts=4, num_experts_per_tok=2)
 LLAMA3_ROPE = dict(
     rope_type="llama3",
     rope_theta=10000.0,
@@ -156,5 +176,130 @@ ARCHITECTURES = [
         GRANITE_KEYS | FOUR_EXPERTS,
         True,
         names={"block_sparse_moe.router.weight": "ffn_gate_inp.weight"},
+    ),
+    # InternLM2 and EXAONE 3 have no class in transformers; they compute what Llama computes.
+    Case("internlm2", "internlm2", "llama", SMALL, {}, True),
+    Case("exaone", "exaone", "llama", SMALL),
+    # MiniCPM neither; its factors are Granite's, and its scores are scaled as usual.
+    Case(
+        "minicpm",
+        "minicpm",
+        "granite",
+        SMALL
+        | dict(num_hidden_layers=2, embedding_multiplier=12.0, attention_multiplier=8**-0.5)
+        | dict(residual_multiplier=1.4 / 2**0.5, logits_scaling=0.125),
+        {},
+        True,
+    ),
+    Case("gemma", "gemma", "gemma", SMALL | dict(head_dim=16), norms_hold_one_less=True),
+    Case("arcee", "arcee", "arcee", SMALL, {}, True),
+    Case("ernie4_5", "ernie4_5", "ernie4_5", SMALL | dict(head_dim=8)),
+    Case("seed_oss", "seed_oss", "seed_oss", SMALL | dict(head_dim=8)),
+    Case(
+        "hunyuan-dense",
+        "hunyuan-dense",
+        "hunyuan_v1_dense",
+        SMALL | dict(head_dim=8, rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, alpha=4.0, factor=1.0)),
+        {"rope.freq_base": 10000.0 * 4.0 ** (8 / 6)},
+        names={"query_layernorm.weight": "attn_q_norm.weight", "key_layernorm.weight": "attn_k_norm.weight"},
+    ),
+    Case("chatglm", "chatglm", "glm", SMALL | dict(head_dim=8), {"rope.dimension_count": 4}),
+    Case("glm4", "glm4", "glm4", SMALL | dict(head_dim=8), {"rope.dimension_count": 4}),
+    Case(
+        "exaone4",
+        "exaone4",
+        "exaone4",
+        SMALL | dict(num_hidden_layers=4, sliding_window=8, sliding_window_pattern=4),
+        {"attention.sliding_window": 8},
+    ),
+    Case("olmo2", "olmo2", "olmo2", SMALL),
+    Case(
+        "olmo3",
+        "olmo2",
+        "olmo3",
+        SMALL
+        | dict(
+            num_hidden_layers=4,
+            sliding_window=8,
+            rope_parameters={
+                "sliding_attention": dict(rope_type="default", rope_theta=10000.0),
+                "full_attention": YARN_ROPE,
+            },
+        ),
+        {
+            "attention.sliding_window": 8,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 8.0,
+            "rope.scaling.original_context_length": 32,
+        },
+    ),
+    Case("olmoe", "olmoe", "olmoe", SMALL_EXPERTS, FOUR_EXPERTS),
+    Case(
+        "qwen2moe",
+        "qwen2moe",
+        "qwen2_moe",
+        SMALL_EXPERTS | dict(moe_intermediate_size=32, shared_expert_intermediate_size=48),
+        FOUR_EXPERTS | {"expert_feed_forward_length": 32, "expert_shared_feed_forward_length": 48},
+    ),
+    # An original context of 8 tokens, so that queries grow within the prompt.
+    Case(
+        "mistral3",
+        "mistral3",
+        "ministral3",
+        SMALL
+        | dict(
+            head_dim=8,
+            rope_parameters=YARN_ROPE
+            | dict(type="yarn", original_max_position_embeddings=8, mscale=1.0, mscale_all_dim=1.0)
+            | dict(llama_4_scaling_beta=0.5, max_position_embeddings=256, beta_fast=32.0, beta_slow=1.0),
+        ),
+        {
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 8.0,
+            "rope.scaling.original_context_length": 8,
+            "attention.temperature_scale": 0.5,
+        },
+        True,
+    ),
+    Case("command-r", "command-r", "cohere", SMALL | dict(logit_scale=0.5), {"logit_scale": 0.5}),
+    Case(
+        "cohere2",
+        "cohere2",
+        "cohere2",
+        SMALL | dict(num_hidden_layers=4, sliding_window=8, logit_scale=0.5),
+        {"logit_scale": 0.5, "attention.sliding_window": 8},
+    ),
+    Case(
+        "stablelm",
+        "stablelm",
+        "stablelm",
+        SMALL | dict(use_qkv_bias=True, rope_parameters=part(0.5)),
+        {"rope.dimension_count": 4},
+    ),
+    Case("starcoder2", "starcoder2", "starcoder2", SMALL | dict(sliding_window=8), {"attention.sliding_window": 8}),
+    Case(
+        "gptneox",
+        "gptneox",
+        "gpt_neox",
+        SMALL | dict(num_key_value_heads=4, rope_parameters=part(0.5)),
+        {"rope.dimension_count": 4, "use_parallel_residual": True},
+        reorder=joined_heads,
+    ),
+    Case("gpt2", "gpt2", "gpt2", SMALL | dict(num_key_value_heads=4, n_inner=64, intermediate_size=64),
+         reorder=transposed),
+    Case(
+        "nemotron",
+        "nemotron",
+        "nemotron",
+        SMALL | dict(rope_parameters=part(0.5)),
+        {"rope.dimension_count": 4},
+        norms_hold_one_less=True,
+    ),
+    Case(
+        "phi2",
+        "phi2",
+        "phi",
+        SMALL | dict(tie_word_embeddings=False, rope_parameters=part(0.5)),
+        {"rope.dimension_count": 4},
     ),
 ]

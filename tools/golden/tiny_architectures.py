@@ -66,11 +66,11 @@ def tensors(model, case):
     config = model.config
     names = gguf.get_tensor_name_map(case.gguf_arch(), config.num_hidden_layers)
     for name, weight in model.named_parameters():
-        values = weight.detach().numpy()
+        values = case.reorder(name, weight.detach().numpy(), config)
         if case.pairs_are_neighbours and ("q_proj" in name or "k_proj" in name):
             is_query = "q_proj" in name
             values = neighbours(values, config.num_attention_heads if is_query else config.num_key_value_heads)
-        if case.norms_hold_one_less and "norm" in name:
+        if case.norms_hold_one_less and name.endswith("norm.weight"):
             values = values + 1
         if name.endswith("experts.gate_up_proj"):
             block = f"blk.{name.split('.')[2]}."
@@ -116,8 +116,12 @@ def write(path, model, case):
         writer.add_value_length(config.head_dim)
     if hasattr(config, "rms_norm_eps"):
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    for name in ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"):
+        if hasattr(config, name):
+            writer.add_layer_norm_eps(getattr(config, name))
+            break
     rope = getattr(config, "rope_parameters", None) or {}
-    if "rope_theta" in rope:
+    if "rope_theta" in rope and "rope.freq_base" not in case.keys:
         writer.add_rope_freq_base(rope["rope_theta"])
     for key, value in case.keys.items():
         add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32, bool: writer.add_bool}

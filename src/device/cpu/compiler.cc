@@ -301,9 +301,7 @@ class Compiler {
       const RopeInfo& rope = program_.ropes[i];
       auto* table = reinterpret_cast<float*>(arena(first_rope + i));
       result_.ropes.push_back(
-          {.pairs = rope.pairs,
-           .magnitude = rope.magnitude,
-           .inverse_frequency = rope.inverse_frequency,
+          {.info = rope,
            .cosine = table,
            .sine = table + static_cast<size_t>(options_.max_tokens) * rope.inverse_frequency.size()});
     }

@@ -45,9 +45,7 @@ struct Quantized {
 
 // cos and sin of the angles of this step's positions, [T, pairs].
 struct RopeTable {
-  RopePairs pairs = RopePairs::halves;
-  float magnitude = 1.0F;
-  std::vector<float> inverse_frequency;
+  RopeInfo info;
   float* cosine = nullptr;
   float* sine = nullptr;
 };
@@ -177,9 +175,9 @@ struct SelectStep {
   Matrix out, x;
 };
 
-using Instruction =
-    std::variant<EmbedStep, NormStep, QuantizeStep, ProductStep, RopeStep, AttentionStep, ActivationStep, AddStep,
-                 ScaleStep, ExpertsStep, SigmoidGateStep, LayerNormStep, ActivateStep, SplitStep, ShortConvStep, DeltaRuleStep, SelectStep>;
+using Instruction = std::variant<EmbedStep, NormStep, QuantizeStep, ProductStep, RopeStep, AttentionStep,
+                                 ActivationStep, AddStep, ScaleStep, ExpertsStep, SigmoidGateStep, LayerNormStep,
+                                 ActivateStep, SplitStep, ShortConvStep, DeltaRuleStep, SelectStep>;
 
 // What an instruction needs to know about the step that is being run.
 struct StepContext {

@@ -45,6 +45,9 @@ void for_rows(StepContext& context, int64_t rows, const F& f) {
 void sigmoid_gate(const float* gate, const float* up, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = up[i] / (1 + std::exp(-gate[i]));
 }
+void relu_squared_gate(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = gate[i] > 0 ? gate[i] * gate[i] * up[i] : 0;
+}
 void multiply(const float* gate, const float* up, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = gate[i] * up[i];
 }
@@ -62,6 +65,8 @@ void activate(Activation activation, const float* x, int64_t n, float* out) {
         break;
       case Activation::gelu: out[i] = 0.5F * x[i] * (1 + std::erf(x[i] * 0.7071067812F)); break;
       case Activation::sigmoid: out[i] = 1 / (1 + std::exp(-x[i])); break;
+      case Activation::relu_squared: out[i] = x[i] > 0 ? x[i] * x[i] : 0; break;
+      case Activation::tanh: out[i] = std::tanh(x[i]); break;
       case Activation::identity: out[i] = x[i]; break;
     }
   }
@@ -79,7 +84,9 @@ GatedActivation gated_activation(const KernelTable& kernels, Activation activati
     case Activation::gelu_tanh: return kernels.geglu;
     case Activation::gelu: return gelu_gate;
     case Activation::sigmoid: return sigmoid_gate;
+    case Activation::relu_squared: return relu_squared_gate;
     case Activation::identity: return multiply;
+    case Activation::tanh: break;  // no model gates by it
   }
   return nullptr;
 }
@@ -115,7 +122,13 @@ void run(const LayerNormStep& s, StepContext& context) {
     const auto mean = static_cast<float>(sum / static_cast<double>(n));
     for (int64_t c = 0; c < n; ++c) squares += static_cast<double>(x[c] - mean) * (x[c] - mean);
     const auto scale = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(n) + s.eps));
-    for (int64_t c = 0; c < n; ++c) out[c] = (x[c] - mean) * scale * s.weight[c] + s.bias[c];
+    for (int64_t c = 0; c < n; ++c) out[c] = (x[c] - mean) * scale;
+    if (s.weight != nullptr) {
+      for (int64_t c = 0; c < n; ++c) out[c] *= s.weight[c];
+    }
+    if (s.bias != nullptr) {
+      for (int64_t c = 0; c < n; ++c) out[c] += s.bias[c];
+    }
     if (s.quantized.data != nullptr) quantize_piece(context, out, s.out, i, 0, n, s.quantized);
   });
 }
@@ -134,13 +147,13 @@ void run(const QuantizeStep& s, StepContext& context) {
 
 void run(const RopeStep& s, StepContext& context) {
   const RopeTable& table = context.ropes[static_cast<size_t>(s.rope)];
-  const auto pairs = static_cast<int64_t>(table.inverse_frequency.size());
+  const auto pairs = static_cast<int64_t>(table.info.inverse_frequency.size());
   for_rows(context, context.rows(Rows::tokens), [&](int64_t i) {
     const float* cosine = table.cosine + i * pairs;
     const float* sine = table.sine + i * pairs;
     for (int h = 0; h < s.heads; ++h) {
       float* x = s.x.row(i) + static_cast<int64_t>(h) * s.head_dim;
-      if (table.pairs == RopePairs::halves) {
+      if (table.info.pairs == RopePairs::halves) {
         float* y = x + pairs;
         for (int64_t j = 0; j < pairs; ++j) {
           const float a = x[j], b = y[j];
@@ -212,14 +225,15 @@ void run(const SelectStep& s, StepContext& context) {
 
 void fill_rope_tables(std::span<RopeTable> ropes, const Step& step) {
   for (RopeTable& table : ropes) {
-    const size_t pairs = table.inverse_frequency.size();
+    const size_t pairs = table.info.inverse_frequency.size();
     size_t row = 0;
     for (const SequenceRows& sequence : step.sequences) {
       for (int64_t i = 0; i < sequence.rows; ++i, ++row) {
+        const double magnitude = table.info.magnitude_at(sequence.past + i);
         for (size_t j = 0; j < pairs; ++j) {
-          const double angle = static_cast<double>(sequence.past + i) * table.inverse_frequency[j];
-          table.cosine[row * pairs + j] = table.magnitude * static_cast<float>(std::cos(angle));
-          table.sine[row * pairs + j] = table.magnitude * static_cast<float>(std::sin(angle));
+          const double angle = static_cast<double>(sequence.past + i) * table.info.inverse_frequency[j];
+          table.cosine[row * pairs + j] = static_cast<float>(magnitude * std::cos(angle));
+          table.sine[row * pairs + j] = static_cast<float>(magnitude * std::sin(angle));
         }
       }
     }

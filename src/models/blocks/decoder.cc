@@ -32,11 +32,14 @@ DecoderParams read_decoder_params(WeightReader& reader, const GgufFile& file) {
   p.kv_heads = reader.largest_or("attention.head_count_kv", p.heads, 1, 1024);
   p.head_dim = reader.count_or("attention.key_length", p.width / p.heads, 1, kMaxHeadDim);
   p.context_length = reader.count("context_length", 1, int64_t{1} << 40);
-  p.eps = static_cast<float>(reader.number("attention.layer_norm_rms_epsilon"));
+  const bool is_layer_norm = reader.has("attention.layer_norm_epsilon");
+  p.eps = static_cast<float>(
+      reader.number(is_layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"));
   p.experts = reader.count_or("expert_count", 0, 0, 1 << 16);
   p.expert_feed_forward = reader.count_or("expert_feed_forward_length", p.feed_forward, 1, kMaxWidth);
+  const int64_t shared = reader.count_or("expert_shared_count", 1, 0, 1024);
   p.shared_feed_forward =
-      reader.count_or("expert_shared_feed_forward_length", p.expert_feed_forward, 0, int64_t{1} << 30);
+      reader.count_or("expert_shared_feed_forward_length", shared * p.expert_feed_forward, 0, int64_t{1} << 30);
   p.vocabulary = read_vocabulary(reader, file, p.width);
   if (p.heads % p.kv_heads != 0) {
     reader.complain(fmt::format("{} query heads cannot share {} key/value heads.", p.heads, p.kv_heads));
@@ -74,6 +77,8 @@ GatedFeedForward bind_feed_forward(WeightReader& reader, const DecoderParams& p,
 }
 
 Value feed_forward(Recorder& rec, const GatedFeedForward& w, Value x, Activation activation) {
+  if (!w.gate.present())
+    return rec.matmul(rec.activate(rec.matmul(x, w.up, w.up_bias), activation), w.down, w.down_bias);
   const Value gate = rec.matmul(x, w.gate, w.gate_bias);
   const Value up = rec.matmul(x, w.up, w.up_bias);
   return rec.matmul(rec.gated(gate, up, activation), w.down, w.down_bias);

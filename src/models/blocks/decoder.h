@@ -39,7 +39,7 @@ enum class QkvBias : uint8_t { absent, present };
 SelfAttention bind_self_attention(WeightReader& reader, const DecoderParams& p, int64_t layer, QkvBias bias);
 
 struct GatedFeedForward {
-  Weight gate, up, down;
+  Weight gate, up, down;                 // no gate: the activation is of up alone
   Weight gate_bias, up_bias, down_bias;  // may be absent
 };
 GatedFeedForward bind_feed_forward(WeightReader& reader, const DecoderParams& p, int64_t layer);

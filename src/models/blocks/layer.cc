@@ -35,9 +35,15 @@ SelfAttention bind_attention(WeightReader& r, const DecoderParams& p, const Laye
 }
 
 // Some files join gate and up in one matrix, which is called up.
-GatedFeedForward bind_dense(WeightReader& r, const DecoderParams& p, int64_t layer) {
+GatedFeedForward bind_dense(WeightReader& r, const DecoderParams& p, const LayerParts& parts, int64_t layer) {
   const std::string up = block_name(layer, "ffn_up"), down = block_name(layer, "ffn_down");
   const int64_t f = p.feed_forward;
+  if (!parts.gated) {
+    return {.up = r.matrix(up, f, p.width),
+            .down = r.matrix(down, p.width, f),
+            .up_bias = r.optional_vector(up, f, "bias"),
+            .down_bias = r.optional_vector(down, p.width, "bias")};
+  }
   if (!r.has_tensor(block_name(layer, "ffn_gate"))) {
     return {.gate = r.matrix_rows(up, {0, f, 2 * f}, p.width),
             .up = r.matrix_rows(up, {f, f, 2 * f}, p.width),
@@ -75,12 +81,17 @@ Value attention(Recorder& rec, const DecoderLayer& w, const DecoderParams& p, co
   const SelfAttention& a = w.attention;
   Value q = rec.matmul(x, a.q, a.q_bias), k = rec.matmul(x, a.k, a.k_bias);
   const Value v = rec.matmul(x, a.v, a.v_bias);
-  if (w.q_norm.present()) q = rec.rms_norm_heads(q, w.q_norm, p.eps);
-  if (w.k_norm.present()) k = rec.rms_norm_heads(k, w.k_norm, p.eps);
+  const auto norm = [&] {
+    if (w.q_norm.present()) q = rec.rms_norm_heads(q, w.q_norm, p.eps);
+    if (w.k_norm.present()) k = rec.rms_norm_heads(k, w.k_norm, p.eps);
+  };
+  if (!style.norms_after_rope) norm();
   if (style.rope != kNoRope) {
-    q = rec.rope(q, style.rope, static_cast<int>(p.head_dim));
+    const int query_rope = style.query_rope != kNoRope ? style.query_rope : style.rope;
+    q = rec.rope(q, query_rope, static_cast<int>(p.head_dim));
     k = rec.rope(k, style.rope, static_cast<int>(p.head_dim));
   }
+  if (style.norms_after_rope) norm();
   const float usual = 1.0F / std::sqrt(static_cast<float>(p.head_dim));
   const Value mixed = rec.attention({.q = q,
                                      .k = k,
@@ -107,37 +118,60 @@ Value mixture(Recorder& rec, const MixtureOfExperts& w, Activation activation, V
   return rec.add(y, w.shared_gate.present() ? rec.sigmoid_gate(shared, x, w.shared_gate) : shared);
 }
 
+Value feed_forward(Recorder& rec, const DecoderLayer& w, Activation activation, Value x) {
+  return w.experts ? mixture(rec, *w.experts, activation, x) : feed_forward(rec, *w.ffn, x, activation);
+}
+
 }  // namespace
 
+Norm bind_norm(WeightReader& r, NormKind kind, const std::string& name, int64_t width) {
+  Norm norm{.kind = kind, .present = true, .weight = {}, .bias = {}};
+  if (kind == NormKind::unweighted) return norm;
+  norm.weight = r.vector(name, width);
+  if (kind == NormKind::layer) norm.bias = r.optional_vector(name, width, "bias");
+  return norm;
+}
+
+Value apply_norm(Recorder& rec, const Norm& norm, Value x, float eps) {
+  if (!norm.present) return x;
+  return norm.kind == NormKind::rms ? rec.rms_norm(x, norm.weight, eps)
+                                    : rec.layer_norm(x, norm.weight, norm.bias, eps);
+}
+
 DecoderLayer bind_decoder_layer(WeightReader& r, const DecoderParams& p, const LayerParts& parts, int64_t layer) {
-  const auto norm = [&](bool has, std::string_view name, int64_t n) {
-    return has ? r.vector(block_name(layer, name), n) : Weight();
+  const auto norm = [&](bool has, const char* name) {
+    return has ? bind_norm(r, parts.norm, block_name(layer, name), p.width) : Norm();
   };
-  const bool has_qk = parts.qk_norm != QkNorm::absent, of_rows = parts.qk_norm == QkNorm::rows;
-  DecoderLayer w{.attn_norm = norm(parts.norms_before, "attn_norm", p.width),
+  const auto qk_norm = [&](const char* name, int64_t heads) {
+    if (parts.qk_norm == QkNorm::absent) return Weight();
+    return r.vector(block_name(layer, name), parts.qk_norm == QkNorm::rows ? heads * p.head_dim : p.head_dim);
+  };
+  DecoderLayer w{.attn_norm = norm(parts.norms_before, "attn_norm"),
                  .attention = bind_attention(r, p, parts, layer),
-                 .q_norm = norm(has_qk, "attn_q_norm", of_rows ? p.heads * p.head_dim : p.head_dim),
-                 .k_norm = norm(has_qk, "attn_k_norm", of_rows ? p.kv_heads * p.head_dim : p.head_dim),
-                 .post_attn_norm = norm(parts.norms_after, "post_attention_norm", p.width),
-                 .ffn_norm = norm(parts.norms_before, "ffn_norm", p.width),
+                 .q_norm = qk_norm("attn_q_norm", p.heads),
+                 .k_norm = qk_norm("attn_k_norm", p.kv_heads),
+                 .post_attn_norm = norm(parts.norms_after, "post_attention_norm"),
+                 .ffn_norm = norm(parts.norms_before && parts.ffn_norm != nullptr, parts.ffn_norm),
                  .ffn = {},
                  .experts = {},
-                 .post_ffn_norm = norm(parts.norms_after, "post_ffw_norm", p.width)};
+                 .post_ffn_norm = norm(parts.norms_after, "post_ffw_norm")};
   if (p.experts > 0 && parts.routing && r.has_tensor(block_name(layer, "ffn_gate_inp")))
     w.experts = bind_experts(r, p, *parts.routing, layer);
   else
-    w.ffn = bind_dense(r, p, layer);
+    w.ffn = bind_dense(r, p, parts, layer);
   return w;
 }
 
 Value decoder_layer(Recorder& rec, const DecoderLayer& w, const DecoderParams& p, const LayerStyle& style, Value x) {
-  const auto normed = [&](Value y, Weight norm) { return norm.present() ? rec.rms_norm(y, norm, p.eps) : y; };
-  const Value mixed = attention(rec, w, p, style, normed(x, w.attn_norm));
-  x = rec.add(x, normed(mixed, w.post_attn_norm), style.residual_scale);
-  const Value h = normed(x, w.ffn_norm);
-  const Value y =
-      w.experts ? mixture(rec, *w.experts, style.activation, h) : feed_forward(rec, *w.ffn, h, style.activation);
-  return rec.add(x, normed(y, w.post_ffn_norm), style.residual_scale);
+  const Value h = apply_norm(rec, w.attn_norm, x, p.eps);
+  const Value mixed = apply_norm(rec, w.post_attn_norm, attention(rec, w, p, style, h), p.eps);
+  if (style.parallel) {
+    const Value own = w.ffn_norm.present ? apply_norm(rec, w.ffn_norm, x, p.eps) : h;
+    return rec.add(rec.add(x, mixed), feed_forward(rec, w, style.activation, own));
+  }
+  x = rec.add(x, mixed, style.residual_scale);
+  const Value y = feed_forward(rec, w, style.activation, apply_norm(rec, w.ffn_norm, x, p.eps));
+  return rec.add(x, apply_norm(rec, w.post_ffn_norm, y, p.eps), style.residual_scale);
 }
 
 }  // namespace nanomind

@@ -17,24 +17,32 @@ Result<Model> build_decoder(const GgufFile& file, std::string architecture,
                                            .rotated = p.head_dim,
                                            .head_dim = p.head_dim,
                                            .trained_context = p.context_length});
+  if (d.adapt_rope) d.adapt_rope(rotary);
   TRY(reader.check());
 
   const Weight embedding = reader.matrix("token_embd", p.vocabulary, p.width);
+  const Weight positions = d.has_positions ? Weight() : reader.matrix("position_embd", p.context_length, p.width);
   std::vector<DecoderLayer> layers;
   for (int64_t i = 0; i < p.layers; ++i) layers.push_back(bind_decoder_layer(reader, p, d.parts, i));
-  const Weight norm = reader.vector("output_norm", p.width);
+  const Norm norm = bind_norm(reader, d.parts.norm, "output_norm", p.width);
   const Weight head = bind_head(reader, p, embedding);
   const Weight head_bias = reader.optional_vector("output", p.vocabulary, "bias");
   TRY(reader.check());
 
-  d.style.rope = rec.rope_table(std::move(rotary.info));
   Value x = rec.embed(embedding, d.embedding_scale);
+  if (d.has_positions) {
+    d.style.rope = rec.rope_table(rotary.info);
+    if (d.query_rope) d.style.query_rope = rec.rope_table(d.query_rope(rotary.info));
+    for (RopeInfo& rope : d.more_ropes) rec.rope_table(std::move(rope));
+  } else {
+    x = rec.add(x, rec.embed(positions, 1.0F, Lookup::position));
+  }
   for (int64_t i = 0; i < p.layers; ++i) {
     LayerStyle style = d.style;
     if (d.adapt) d.adapt(i, style);
     x = decoder_layer(rec, layers[static_cast<size_t>(i)], p, style, x);
   }
-  const Value logits = rec.matmul(rec.rms_norm(rec.select_outputs(x), norm, p.eps), head, head_bias);
+  const Value logits = rec.matmul(apply_norm(rec, norm, rec.select_outputs(x), p.eps), head, head_bias);
   Model model = finish_model(std::move(architecture), p, std::move(rec), rec.scale(logits, d.logit_scale, d.logit_cap));
   if (rotary.long_info) {
     model.long_ropes.push_back({.rope = d.style.rope, .info = std::move(*rotary.long_info), .beyond = rotary.beyond});

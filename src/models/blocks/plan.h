@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "models/blocks/layer.h"
 #include "models/blocks/rope.h"
@@ -16,9 +17,13 @@ struct DecoderPlan {
   RopePairs pairs = RopePairs::halves;
   double theta = 10000.0;  // where the file does not say
   LayerParts parts;
-  LayerStyle style;  // of every layer; its rope is filled in
+  LayerStyle style;                  // of every layer; its rope is filled in with that of the file
+  std::vector<RopeInfo> more_ropes;  // whose numbers follow that one
   // Changes the style of one layer; empty: all are alike.
   std::function<void(int64_t layer, LayerStyle& style)> adapt;
+  std::function<void(RotaryPlan& rotary)> adapt_rope;  // the same for the file's rotary positions
+  std::function<RopeInfo(RopeInfo)> query_rope;        // makes that of q from that of k, where they differ
+  bool has_positions = true;  // rotary ones; else a table of positions is added to the embedding
   float embedding_scale = 1.0F;
   float logit_scale = 1.0F;
   float logit_cap = 0;  // 0: none

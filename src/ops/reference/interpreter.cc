@@ -67,9 +67,9 @@ void Interpreter::apply(const op::Rope& o) {
   const RopePairing pairing = info.pairs == RopePairs::halves ? RopePairing::halves : RopePairing::adjacent;
   const std::span<float> x = value(o.x);
   for (size_t i = 0; i < tokens_.size() * static_cast<size_t>(o.heads); ++i) {
-    const auto position = static_cast<double>(past_ + static_cast<int64_t>(i) / o.heads);
-    rope(x.subspan(i * static_cast<size_t>(o.head_dim), static_cast<size_t>(o.head_dim)), position,
-         info.inverse_frequency, pairing, info.magnitude);
+    const int64_t position = past_ + static_cast<int64_t>(i) / o.heads;
+    rope(x.subspan(i * static_cast<size_t>(o.head_dim), static_cast<size_t>(o.head_dim)), static_cast<double>(position),
+         info.inverse_frequency, pairing, info.magnitude_at(position));
   }
 }
 
@@ -82,7 +82,8 @@ void Interpreter::apply(const op::Attention& o) {
   const std::span<const float> q = value(o.q);
   const std::span<float> out = value(o.out);
   for (int64_t t = 0; t < static_cast<int64_t>(tokens_.size()); ++t) {
-    const int64_t seen = past_ + (o.mask == Mask::causal ? t + 1 : static_cast<int64_t>(tokens_.size())), first = o.window > 0 ? std::max<int64_t>(0, seen - o.window) : 0;
+    const int64_t seen = past_ + (o.mask == Mask::causal ? t + 1 : static_cast<int64_t>(tokens_.size())),
+                  first = o.window > 0 ? std::max<int64_t>(0, seen - o.window) : 0;
     for (int64_t h = 0; h < o.heads; ++h) {
       std::vector<float> keys, values;
       for (int64_t p = 0; p < seen; ++p) {
@@ -159,9 +160,9 @@ void Interpreter::apply(const op::LayerNorm& o) {
     for (size_t c = 0; c < n; ++c) mean += x[row + c] / static_cast<double>(n);
     for (size_t c = 0; c < n; ++c) variance += std::pow(x[row + c] - mean, 2) / static_cast<double>(n);
     for (size_t c = 0; c < n; ++c) {
-      out[row + c] = static_cast<float>((x[row + c] - mean) / std::sqrt(variance + o.eps) *
-                                            weights_[static_cast<size_t>(o.weight)][c] +
-                                        weights_[static_cast<size_t>(o.bias)][c]);
+      const double weight = o.weight == kNoWeight ? 1.0 : this->weight(o.weight)[c];
+      const double bias = o.bias == kNoWeight ? 0.0 : this->weight(o.bias)[c];
+      out[row + c] = static_cast<float>((x[row + c] - mean) / std::sqrt(variance + o.eps) * weight + bias);
     }
   }
 }

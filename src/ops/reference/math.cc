@@ -41,6 +41,8 @@ double activate(Activation activation, double x) {
     case Activation::gelu_tanh: return gelu_tanh(x);
     case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
     case Activation::sigmoid: return 1 / (1 + std::exp(-x));
+    case Activation::relu_squared: return x > 0 ? x * x : 0;
+    case Activation::tanh: return std::tanh(x);
     case Activation::identity: return x;
   }
   return x;
