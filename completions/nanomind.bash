@@ -7,7 +7,7 @@ _nanomind_models() {
 
 _nanomind() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local commands="run chat pull list show rm pack tokenize perplexity bench doctor help"
+  local commands="run chat pull list show rm pack tokenize perplexity embed rerank bench doctor help"
   local engine="-t --threads --memory --device --precision --isa"
   local answer="-n --max-tokens --system --temp --top-k --top-p --min-p --repeat-penalty --seed"
   local options=
@@ -32,6 +32,8 @@ _nanomind() {
     list | doctor | show) options="--json" ;;
     tokenize) options="--json --special --no-bos" ;;
     perplexity) options="--ctx --chunks --step --logits --json $engine" ;;
+    embed) options="--ctx --json --base64 --npy $engine" ;;
+    rerank) options="--ctx --query --top --json $engine" ;;
     bench) options="-p --prefill -n --decode -r --repetitions --isas --json $engine" ;;
     help) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current"); return ;;
   esac

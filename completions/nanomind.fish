@@ -5,8 +5,8 @@ function __nanomind_models
     nanomind list 2>/dev/null | awk 'NR > 1 { print $1 }'
 end
 
-set -l commands run chat pull list show rm pack tokenize perplexity bench doctor help
-set -l with_engine run chat pack perplexity bench
+set -l commands run chat pull list show rm pack tokenize perplexity embed rerank bench doctor help
+set -l with_engine run chat pack perplexity embed rerank bench
 set -l with_answer run chat
 
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -l help -d 'Help'
@@ -20,11 +20,13 @@ complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a rm -d 
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a pack -d 'Prepare weights for quick starts'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a tokenize -d 'Print token ids'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a perplexity -d 'Measure how well a model predicts a text'
+complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a embed -d 'Print the vectors of texts'
+complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a rerank -d 'Order documents by a query'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a bench -d 'Measure speed'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a doctor -d 'Tell what this machine has and what is missing'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a help -d 'Tell about a command'
 
-complete -c nanomind -n '__fish_seen_subcommand_from run chat pull show rm pack tokenize perplexity bench' -a '(__nanomind_models)' -d 'Model'
+complete -c nanomind -n '__fish_seen_subcommand_from run chat pull show rm pack tokenize perplexity embed rerank bench' -a '(__nanomind_models)' -d 'Model'
 complete -c nanomind -n '__fish_seen_subcommand_from help' -f -a "$commands"
 
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -s t -l threads -d 'Threads that compute'
@@ -47,7 +49,11 @@ complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -f -l verbose
 complete -c nanomind -n '__fish_seen_subcommand_from run' -f -l raw -d 'No chat template'
 complete -c nanomind -n '__fish_seen_subcommand_from run tokenize' -f -l special -d 'Read control tokens'
 complete -c nanomind -n '__fish_seen_subcommand_from tokenize' -f -l no-bos -d 'No beginning token'
-complete -c nanomind -n '__fish_seen_subcommand_from run list show tokenize perplexity bench doctor' -f -l json -d 'Print JSON'
+complete -c nanomind -n '__fish_seen_subcommand_from run list show tokenize perplexity embed rerank bench doctor' -f -l json -d 'Print JSON'
+complete -c nanomind -n '__fish_seen_subcommand_from embed' -f -l base64 -d 'Print JSON with base64'
+complete -c nanomind -n '__fish_seen_subcommand_from embed' -f -l npy -d 'Print NumPy format'
+complete -c nanomind -n '__fish_seen_subcommand_from rerank' -x -l query -d 'What is asked'
+complete -c nanomind -n '__fish_seen_subcommand_from rerank' -x -l top -d 'Print so many'
 complete -c nanomind -n '__fish_seen_subcommand_from perplexity' -x -l chunks -d 'Chunks to measure'
 complete -c nanomind -n '__fish_seen_subcommand_from perplexity' -x -l step -d 'Tokens per step'
 complete -c nanomind -n '__fish_seen_subcommand_from perplexity' -r -l logits -d 'Write logits to'

@@ -25,6 +25,8 @@ void add_rm(CLI::App& app, Context& context, Action& action);
 void add_pack(CLI::App& app, Context& context, Action& action);
 void add_tokenize(CLI::App& app, Context& context, Action& action);
 void add_perplexity(CLI::App& app, Context& context, Action& action);
+void add_embed(CLI::App& app, Context& context, Action& action);
+void add_rerank(CLI::App& app, Context& context, Action& action);
 void add_bench(CLI::App& app, Context& context, Action& action);
 void add_doctor(CLI::App& app, Context& context, Action& action);
 

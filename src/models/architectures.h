@@ -9,6 +9,7 @@
 namespace nanomind {
 
 Result<Model> build_arcee(const GgufFile& file);
+Result<Model> build_bert(const GgufFile& file);
 Result<Model> build_chatglm(const GgufFile& file);
 Result<Model> build_cohere2(const GgufFile& file);
 Result<Model> build_command_r(const GgufFile& file);
@@ -30,6 +31,7 @@ Result<Model> build_llama(const GgufFile& file);
 Result<Model> build_minicpm(const GgufFile& file);
 Result<Model> build_mistral3(const GgufFile& file);
 Result<Model> build_nemotron(const GgufFile& file);
+Result<Model> build_nomic_bert(const GgufFile& file);
 Result<Model> build_olmo2(const GgufFile& file);
 Result<Model> build_olmoe(const GgufFile& file);
 Result<Model> build_phi2(const GgufFile& file);

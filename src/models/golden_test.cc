@@ -58,7 +58,8 @@ TEST_P(GoldenTest, TheRecordedProgramGivesTheReferences) {
   reference::Interpreter interpreter(model->program, load(*file, model->program));
   const std::vector<float> logits = interpreter.run(ids, all);
 
-  const auto vocabulary = static_cast<size_t>(model->vocabulary);
+  const auto vocabulary =
+      static_cast<size_t>(model->program.values[static_cast<size_t>(model->program.output)].columns);
   const auto first = golden["first_logits"].get<std::vector<std::vector<double>>>();
   const auto last = golden["last_logits"].get<std::vector<double>>();
   double squares = 0, size = 0;
@@ -81,9 +82,14 @@ TEST_P(GoldenTest, TheRecordedProgramGivesTheReferences) {
 INSTANTIATE_TEST_SUITE_P(Tiny, GoldenTest, ::testing::ValuesIn(testing::kTinyModels),
                          [](const auto& test) { return testing::test_name(test.param); });
 
+INSTANTIATE_TEST_SUITE_P(TinyEncoders, GoldenTest, ::testing::ValuesIn(testing::kTinyEncoders),
+                         [](const auto& test) { return testing::test_name(test.param); });
+
 TEST(Models, EveryArchitectureHasATinyModel) {
   std::set<std::string> tested;
-  for (const std::string name : testing::kTinyModels) {
+  std::vector<std::string> tiny(std::begin(testing::kTinyModels), std::end(testing::kTinyModels));
+  tiny.insert(tiny.end(), std::begin(testing::kTinyEncoders), std::end(testing::kTinyEncoders));
+  for (const std::string& name : tiny) {
     const auto file = GgufFile::open("tests/data/tiny-" + name + ".gguf");
     ASSERT_TRUE(file) << file.error().message;
     tested.emplace(file->get_string("general.architecture").value());

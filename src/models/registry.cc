@@ -16,6 +16,7 @@ struct Architecture {
 
 constexpr Architecture kArchitectures[] = {
     {"arcee", build_arcee},
+    {"bert", build_bert},
     {"chatglm", build_chatglm},
     {"cohere2", build_cohere2},
     {"command-r", build_command_r},
@@ -37,6 +38,7 @@ constexpr Architecture kArchitectures[] = {
     {"minicpm", build_minicpm},
     {"mistral3", build_mistral3},
     {"nemotron", build_nemotron},
+    {"nomic-bert", build_nomic_bert},
     {"olmo2", build_olmo2},
     {"olmoe", build_olmoe},
     {"phi2", build_phi2},

@@ -12,12 +12,27 @@
 
 namespace nanomind {
 
+// What a program's result rows [R, N] are.
+enum class ResultKind : uint8_t {
+  logits,     // N = V: of the next token
+  embedding,  // N = E: hidden states, which are pooled to one vector per text
+  rank,       // how well a document answers a query: one score, or the logits of yes and no
+};
+// Which rows of a text make its one vector.
+enum class Pooling : uint8_t { mean, first, last };
+struct ModelResult {
+  ResultKind kind = ResultKind::logits;
+  Pooling pooling = Pooling::last;
+};
+
 struct Model {
   std::string architecture;
   int64_t context_length = 0;  // tokens that it was trained for
-  int64_t vocabulary = 0;      // V, width of the program's output
+  int64_t vocabulary = 0;      // V
   int64_t layers = 0;
   int64_t width = 0;  // E
+  ModelResult result;
+  bool whole_sequences = false;  // tokens see later ones, so a sequence must be one step
   Program program;
 
   // A rotary table of the program as it is to be in contexts of more than `beyond` tokens.

@@ -82,6 +82,11 @@ bool WeightReader::has_tensor(std::string_view name, std::string_view suffix) co
   return file_.tensor(fmt::format("{}.{}", name, suffix)) != nullptr;
 }
 
+int64_t WeightReader::tensor_rows(std::string_view name) const {
+  const GgufTensor* tensor = file_.tensor(fmt::format("{}.weight", name));
+  return tensor != nullptr && tensor->shape.rank == 2 ? tensor->shape.rows() : 1;
+}
+
 Weight WeightReader::matrix(std::string_view name, int64_t rows, int64_t columns) {
   return bind(fmt::format("{}.weight", name), {rows, columns});
 }

@@ -14,6 +14,7 @@
 #include "format/gguf.h"
 #include "format/packed_file.h"
 #include "models/registry.h"
+#include "runtime/embedding.h"
 #include "runtime/kv_cache.h"
 #include "runtime/memory_budget.h"
 #include "runtime/session.h"
@@ -143,8 +144,8 @@ class LocalEngine final : public Engine {
           fmt::format("The tokenizer has {} tokens, but the model's vocabulary is {}; the file does not fit together.",
                       tokenizer_->vocabulary_size(), model.vocabulary));
     }
-    load_template(options.log);
     grammar_vocabulary_.emplace(*tokenizer_);
+    load_template(options.log);
     TRY(load_weights(model, options));
     TRY(prepare_device(model, options));
     describe(model);
@@ -169,9 +170,39 @@ class LocalEngine final : public Engine {
     return tokenizer_->encode(text, ControlTokens::recognise, has_bos ? Beginning::omit : Beginning::add_if_model_does);
   }
 
-  Result<std::unique_ptr<Session>> open_session() override { return LocalSession::open(host_); }
+  Result<std::unique_ptr<Session>> open_session() override {
+    TRY(expect(ResultKind::logits));
+    return LocalSession::open(host_);
+  }
+
+  Result<std::vector<float>> embed(std::string_view text) override {
+    TRY(expect(ResultKind::embedding));
+    std::vector<float> vector = TRY(pool_text(host_, embedding_, text_tokens(*tokenizer_, text)));
+    normalise(vector);
+    return vector;
+  }
+
+  Result<float> rank(std::string_view query, std::string_view document) override {
+    TRY(expect(ResultKind::rank));
+    const std::string_view rank_template = file_.get_string("tokenizer.chat_template.rerank").value_or("");
+    const std::vector<TokenId> tokens = pair_tokens(*tokenizer_, rank_template, query, document);
+    return score_of(TRY(pool_text(host_, embedding_, tokens)));
+  }
 
  private:
+  Result<void> expect(ResultKind kind) const {
+    if (kind == kind_) return {};
+    switch (kind_) {
+      case ResultKind::embedding:
+        return fail(ErrorCode::unsupported, "This model makes vectors of texts; use it with `nanomind embed`.");
+      case ResultKind::rank:
+        return fail(ErrorCode::unsupported, "This model ranks documents; use it with `nanomind rerank`.");
+      case ResultKind::logits: break;
+    }
+    return fail(ErrorCode::unsupported,
+                "This model writes text; choose one that was made for this, for example `minilm` to embed.");
+  }
+
   Result<void> choose_context(const Model& model, const EngineOptions& options) {
     if (options.context < 0)
       return fail(ErrorCode::invalid_argument, "The context must be a positive number of tokens.");
@@ -216,8 +247,11 @@ class LocalEngine final : public Engine {
   }
 
   Result<void> prepare_device(const Model& model, const EngineOptions& options) {
-    const int64_t step = std::min(kMaxStepTokens, context_);
-    const int64_t outputs = std::clamp(options.outputs, int64_t{1}, step);
+    kind_ = model.result.kind;
+    embedding_ = {.pooling = model.result.pooling, .whole_sequences = model.whole_sequences};
+    const int64_t step = model.whole_sequences ? context_ : std::min(kMaxStepTokens, context_);
+    const bool pools_all = kind_ == ResultKind::embedding && embedding_.pooling == Pooling::mean;
+    const int64_t outputs = pools_all ? step : std::clamp(options.outputs, int64_t{1}, step);
     executable_ = TRY(device_->compile(
         model.program,
         {.weights = binding_->views(), .max_tokens = step, .max_outputs = outputs, .precision = options.precision}));
@@ -236,6 +270,7 @@ class LocalEngine final : public Engine {
              .cache = &*cache_,
              .states = &*states_,
              .tokenizer = tokenizer_.get(),
+             .grammar_vocabulary = &*grammar_vocabulary_,
              .vocabulary = model.vocabulary,
              .capacity = context_,
              .max_tokens = step,
@@ -263,14 +298,16 @@ class LocalEngine final : public Engine {
   // Order matters: what is declared later is destroyed first and may refer to what stands above.
   GgufFile file_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<LazyGrammarVocabulary> grammar_vocabulary_;
   std::optional<ChatTemplate> template_;
   std::optional<PackedWeights> weights_;
   std::optional<WeightBinding> binding_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Executable> executable_;
+  ResultKind kind_ = ResultKind::logits;
+  EmbeddingPlan embedding_;
   std::optional<KvCache> cache_;
   std::optional<StateStore> states_;
-             .grammar_vocabulary = &*grammar_vocabulary_,
   SessionHost host_;
   EngineInfo info_;
   int64_t context_ = 0;
@@ -286,4 +323,3 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
 }
 
 }  // namespace nanomind
-  std::optional<LazyGrammarVocabulary> grammar_vocabulary_;

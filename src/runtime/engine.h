@@ -95,8 +95,14 @@ class Engine {
   virtual const ChatTemplate* chat_template() const = 0;
   // Prompt ids of a conversation by the file's template; unsupported when there is none.
   virtual Result<std::vector<TokenId>> chat_prompt(std::span<const Message> messages) const = 0;
-  // Fails with out_of_memory when other sessions hold the cache.
+  // Fails with out_of_memory when other sessions hold the cache, and with unsupported when the model does not write.
   virtual Result<std::unique_ptr<Session>> open_session() = 0;
+
+  // The vector [E] of a text, of length 1, from a model that embeds; unsupported of others, context_full when the text
+  // is too long. Not to be called from two threads at once, nor beside a session's calls.
+  virtual Result<std::vector<float>> embed(std::string_view text) = 0;
+  // How well a document answers a query, 0 to 1, from a model that ranks; errors as `embed`.
+  virtual Result<float> rank(std::string_view query, std::string_view document) = 0;
 };
 
 }  // namespace nanomind

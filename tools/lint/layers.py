@@ -23,6 +23,7 @@ HOMES = [
     (r"nlohmann/.*", ["base/json.h", "hub/", "cli/"]),
     (r"CLI/.*", ["cli/"]),
     (r"pcre2\.h", ["text/"]),
+    (r"utf8proc\.h", ["text/"]),
     (r"rknn_api\.h", ["device/rknn/"]),
     (r"acl/.*", ["device/ascend/"]),
     (r"vulkan/.*", ["device/vulkan/"]),

@@ -23,6 +23,16 @@ int64_t read_vocabulary(WeightReader& reader, const GgufFile& file, int64_t widt
 
 }  // namespace
 
+ModelResult read_result(WeightReader& reader) {
+  switch (reader.count_or("pooling_type", 0, 0, 4)) {
+    case 1: return {ResultKind::embedding, Pooling::mean};
+    case 2: return {ResultKind::embedding, Pooling::first};
+    case 3: return {ResultKind::embedding, Pooling::last};
+    case 4: return {ResultKind::rank, Pooling::last};
+    default: return {};
+  }
+}
+
 DecoderParams read_decoder_params(WeightReader& reader, const GgufFile& file) {
   DecoderParams p;
   p.layers = reader.count("block_count", 1, 1024);
@@ -40,6 +50,7 @@ DecoderParams read_decoder_params(WeightReader& reader, const GgufFile& file) {
   const int64_t shared = reader.count_or("expert_shared_count", 1, 0, 1024);
   p.shared_feed_forward =
       reader.count_or("expert_shared_feed_forward_length", shared * p.expert_feed_forward, 0, int64_t{1} << 30);
+  p.result = read_result(reader);
   p.vocabulary = read_vocabulary(reader, file, p.width);
   if (p.heads % p.kv_heads != 0) {
     reader.complain(fmt::format("{} query heads cannot share {} key/value heads.", p.heads, p.kv_heads));
@@ -84,21 +95,28 @@ Value feed_forward(Recorder& rec, const GatedFeedForward& w, Value x, Activation
   return rec.matmul(rec.gated(gate, up, activation), w.down, w.down_bias);
 }
 
+Value head_product(Recorder& rec, Value x, Weight head, Weight bias) {
+  return head.present() ? rec.matmul(x, head, bias) : x;
+}
+
 Value output_head(Recorder& rec, Value x, Weight norm, Weight head, float eps) {
-  return rec.matmul(rec.rms_norm(rec.select_outputs(x), norm, eps), head);
+  return head_product(rec, rec.rms_norm(rec.select_outputs(x), norm, eps), head, {});
 }
 
 Weight bind_head(WeightReader& reader, const DecoderParams& p, Weight embedding) {
+  if (p.result.kind == ResultKind::embedding) return {};
+  if (p.result.kind == ResultKind::rank) return reader.matrix("cls.output", reader.tensor_rows("cls.output"), p.width);
   return reader.has_tensor("output") ? reader.matrix("output", p.vocabulary, p.width) : embedding;
 }
 
-Model finish_model(std::string architecture, const DecoderParams& p, Recorder&& rec, Value logits) {
+Model finish_model(std::string architecture, const DecoderParams& p, Recorder&& rec, Value result) {
   return {.architecture = std::move(architecture),
           .context_length = p.context_length,
           .vocabulary = p.vocabulary,
           .layers = p.layers,
           .width = p.width,
-          .program = std::move(rec).finish(logits)};
+          .result = p.result,
+          .program = std::move(rec).finish(result)};
 }
 
 }  // namespace nanomind

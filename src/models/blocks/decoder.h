@@ -24,8 +24,12 @@ struct DecoderParams {
   int64_t head_dim = 0;             // D
   int64_t vocabulary = 0;           // V
   int64_t context_length = 0;
+  ModelResult result;
   float eps = 0;  // of every RMSNorm
 };
+
+// What the file is for, by key pooling_type: 0 or none is a model that writes.
+ModelResult read_result(WeightReader& reader);
 
 // Reads the keys that GGUF defines for all decoders, with the limits that devices rely on.
 DecoderParams read_decoder_params(WeightReader& reader, const GgufFile& file);
@@ -48,7 +52,9 @@ Value feed_forward(Recorder& rec, const GatedFeedForward& w, Value x, Activation
 
 // The output head: rows asked for, norm, then the head matrix, which is the embedding where the file has none of its
 // own.
+Value head_product(Recorder& rec, Value x, Weight head, Weight bias);
 Value output_head(Recorder& rec, Value x, Weight norm, Weight head, float eps);
+// Absent in models that embed (rows are the result then), the classifier of those that rank.
 Weight bind_head(WeightReader& reader, const DecoderParams& p, Weight embedding);
 
 Model finish_model(std::string architecture, const DecoderParams& p, Recorder&& rec, Value logits);
