@@ -86,7 +86,8 @@ struct IntPanel {
   static constexpr int kShift = 15 - Format::kTraits.bits;
   static constexpr int kHalves = Format::kTraits.halves;
 
-  static void unpack(const std::byte* group, int64_t columns, int64_t chunk, int g, Panel& panel) {
+  // Returns how many pairs of columns there are.
+  static int unpack(const std::byte* group, int64_t columns, int64_t chunk, int g, Panel& panel) {
     const auto* blocks = reinterpret_cast<const Block*>(group);
     const int64_t first = chunk * kChunkUnits;
     const int64_t all = (columns + Block::kColumns - 1) / Block::kColumns * kUnits;
@@ -112,7 +113,7 @@ struct IntPanel {
       prefetch_lines(block(u), static_cast<int>((first + u) % kUnits));
       unpack_unit(block(u), static_cast<int>((first + u) % kUnits), scales[u], inverse, &panel.q[16 * u][g]);
     }
-    for (int p = 16 * count; p < kPairs; ++p) _mm512_store_si512(panel.q[p][g], _mm512_setzero_si512());
+    return count * kUnitColumns / 2;
   }
 
  private:
@@ -150,7 +151,7 @@ struct IntPanel {
 // One group of 16-bit floats, through a scale from their largest magnitude.
 template <typename Format>
 struct FloatPanel {
-  static void unpack(const std::byte* group, int64_t columns, int64_t chunk, int g, Panel& panel) {
+  static int unpack(const std::byte* group, int64_t columns, int64_t chunk, int g, Panel& panel) {
     const auto* blocks = reinterpret_cast<const typename Format::Block*>(group) + chunk * kChunkUnits;
     const int64_t left = columns - chunk * kChunk;
     const int count = left < kChunk ? static_cast<int>(left) : kChunk;
@@ -161,11 +162,13 @@ struct FloatPanel {
     for (int c = 0; c < count; ++c) bound = _mm512_max_ps(bound, _mm512_abs_ps(weights(c)));
     const __m512 inverse = reciprocal_scale(bound);
     _mm512_store_ps(panel.scale[g], _mm512_mul_ps(bound, _mm512_set1_ps(1 / kLargestW)));
-    for (int p = 0; p < kPairs; ++p) {
+    const int pairs = (count + 1) / 2;
+    for (int p = 0; p < pairs; ++p) {
       const __m512i even = _mm512_cvtps_epi32(_mm512_mul_ps(weights(2 * p), inverse));
       const __m512i odd = _mm512_cvtps_epi32(_mm512_mul_ps(weights(2 * p + 1), inverse));
       _mm512_store_si512(panel.q[p][g], _mm512_mask_blend_epi16(0xAAAAAAAA, even, _mm512_slli_epi32(odd, 16)));
     }
+    return pairs;
   }
 };
 
@@ -176,10 +179,10 @@ struct FloatPanel {
 
 // out (+)= panel times kRows activation rows; the first chunk of the columns writes, later ones add.
 template <int kRows, int kGroups>
-[[gnu::noinline]] void multiply_tile(const Panel& panel, const Activations& x, int64_t chunk, float* out,
+[[gnu::noinline]] void multiply_tile(const Panel& panel, int pairs, const Activations& x, int64_t chunk, float* out,
                                      int64_t stride) {
   __m512i sum[kRows][kGroups] = {};
-  for (int p = 0; p < kPairs; ++p) {
+  for (int p = 0; p < pairs; ++p) {
     __m512i w[kGroups];
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; ++g) w[g] = _mm512_load_si512(panel.q[p][g]);
@@ -205,8 +208,8 @@ template <int kRows, int kGroups>
 }
 
 template <int kGroups>
-void multiply_panel(const GemmArgs& a, const Panel& panel, int64_t chunk, float* out) {
-  using Tile = void (*)(const Panel&, const Activations&, int64_t, float*, int64_t);
+void multiply_panel(const GemmArgs& a, const Panel& panel, int pairs, int64_t chunk, float* out) {
+  using Tile = void (*)(const Panel&, int, const Activations&, int64_t, float*, int64_t);
   static constexpr Tile kByRows[kTile] = {multiply_tile<1, kGroups>, multiply_tile<2, kGroups>,
                                           multiply_tile<3, kGroups>, multiply_tile<4, kGroups>,
                                           multiply_tile<5, kGroups>, multiply_tile<6, kGroups>};
@@ -214,23 +217,25 @@ void multiply_panel(const GemmArgs& a, const Panel& panel, int64_t chunk, float*
   const Activations* x = reinterpret_cast<const Activations*>(a.x) + chunk;
   for (int64_t row = 0; row < a.rows; row += kTile, x += chunks) {
     const int64_t rows = a.rows - row < kTile ? a.rows - row : kTile;
-    kByRows[rows - 1](panel, *x, chunk, out + row * a.out_stride, a.out_stride);
+    kByRows[rows - 1](panel, pairs, *x, chunk, out + row * a.out_stride, a.out_stride);
   }
 }
 
 template <typename Unpack>
 void multiply(const GemmArgs& a) {
-  using ByGroups = void (*)(const GemmArgs&, const Panel&, int64_t, float*);
+  using ByGroups = void (*)(const GemmArgs&, const Panel&, int, int64_t, float*);
   static constexpr ByGroups kByGroups[kPanelGroups] = {multiply_panel<1>, multiply_panel<2>, multiply_panel<3>,
                                                        multiply_panel<4>};
   auto& panel = *reinterpret_cast<Panel*>(a.scratch);
   for (int first = 0; first < a.groups; first += kPanelGroups) {
     const int count = a.groups - first < kPanelGroups ? a.groups - first : kPanelGroups;
     for (int64_t chunk = 0; chunk < chunks_of(a.columns); ++chunk) {
+      int pairs = 0;
       for (int g = 0; g < count; ++g) {
-        Unpack::unpack(a.weights + static_cast<size_t>(first + g) * a.group_bytes, a.columns, chunk, g, panel);
+        const std::byte* group = a.weights + static_cast<size_t>(first + g) * a.group_bytes;
+        pairs = Unpack::unpack(group, a.columns, chunk, g, panel);
       }
-      kByGroups[count - 1](a, panel, chunk, a.out + 16 * first);
+      kByGroups[count - 1](a, panel, pairs, chunk, a.out + 16 * first);
     }
   }
 }
