@@ -56,6 +56,7 @@ std::optional<Routing> read_routing(WeightReader& reader, const DecoderParams& p
   routing.used = static_cast<int32_t>(reader.count("expert_used_count", 1, p.experts));
   routing.scale = static_cast<float>(reader.number_or("expert_weights_scale", usual.scale));
   if (routing.scale == 0) routing.scale = 1.0F;
+  routing.normalise = reader.flag_or("expert_weights_norm", usual.normalise);
   switch (reader.count_or("expert_gating_func", 0, 0, 16)) {
     case 0: break;
     case 1: routing.score = RouterScore::softmax; break;
