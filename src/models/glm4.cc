@@ -21,4 +21,15 @@ Result<Model> build_glm4(const GgufFile& file) {
                        });
 }
 
+Result<Model> build_glm4moe(const GgufFile& file) {
+  return build_decoder(
+      file, "glm4moe", []([[maybe_unused]] WeightReader& reader, [[maybe_unused]] const DecoderParams& p) {
+        DecoderPlan plan;
+        plan.parts.ffn_norm = "post_attention_norm";
+        if (reader.has_tensor(block_name(0, "attn_q_norm"))) plan.parts.qk_norm = QkNorm::heads;
+        plan.parts.routing = read_routing(reader, p, {.score = RouterScore::sigmoid, .normalise = true});
+        return plan;
+      });
+}
+
 }  // namespace nanomind

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoders that differ from Llama in a switch or two: InternLM2 and 2.5 (GGUF arch "internlm2", arXiv 2403.17297) in
-// nothing; ERNIE 4.5 ("ernie4_5") in nothing either; Seed-OSS ("seed_oss") in biases, pairs and a name; AFM of Arcee
-// ("arcee") in a feed-forward of squared ReLU.
+// nothing; Seed-OSS ("seed_oss") in biases, pairs and a name; AFM of Arcee ("arcee") in a feed-forward of squared ReLU.
 #include "models/architectures.h"
 #include "models/blocks/plan.h"
 
@@ -11,13 +10,6 @@ Result<Model> build_internlm2(const GgufFile& file) {
   return build_decoder(file, "internlm2",
                        []([[maybe_unused]] WeightReader& reader, [[maybe_unused]] const DecoderParams& p) {
                          return DecoderPlan{.pairs = RopePairs::adjacent};
-                       });
-}
-
-Result<Model> build_ernie4_5(const GgufFile& file) {
-  return build_decoder(file, "ernie4_5",
-                       []([[maybe_unused]] WeightReader& reader, [[maybe_unused]] const DecoderParams& p) {
-                         return DecoderPlan{.pairs = RopePairs::adjacent, .theta = 500000.0};
                        });
 }
 

@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass, field
 
 import gguf
+import torch
 
 
 @dataclass
@@ -62,8 +63,37 @@ def part(width, rope_type="default", **more):
     return dict(rope_type=rope_type, rope_theta=10000.0, partial_rotary_factor=width, **more)
 
 
+def selection_bias(model):
+    """Random biases that help to choose experts, where transformers keeps them apart from the parameters."""
+    random = torch.Generator().manual_seed(5)
+    for name, values in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            values.copy_(0.2 * torch.randn(values.shape, generator=random))
+            yield f"blk.{name.split('.')[2]}.exp_probs_b.bias", values.numpy()
+
+
 SMALL = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, tie_word_embeddings=True)
 SMALL_EXPERTS = SMALL | dict(num_experts=4, num_experts_per_tok=2)
+SIGMOID_EXPERTS = dict(
+    num_hidden_layers=2,
+    head_dim=8,
+    n_routed_experts=4,
+    num_experts_per_tok=2,
+    moe_intermediate_size=32,
+    n_shared_experts=1,
+    first_k_dense_replace=1,
+    n_group=1,
+    topk_group=1,
+    routed_scaling_factor=1.5,
+)
+SIGMOID_KEYS = {
+    "expert_count": 4,
+    "expert_used_count": 2,
+    "expert_feed_forward_length": 32,
+    "expert_shared_count": 1,
+    "expert_gating_func": 2,
+    "expert_weights_scale": 1.5,
+}
 LLAMA3_ROPE = dict(
     rope_type="llama3",
     rope_theta=10000.0,
@@ -301,5 +331,45 @@ ARCHITECTURES = [
         "phi",
         SMALL | dict(tie_word_embeddings=False, rope_parameters=part(0.5)),
         {"rope.dimension_count": 4},
+    ),
+    Case(
+        "ernie4_5-moe",
+        "ernie4_5-moe",
+        "ernie4_5_moe",
+        SMALL
+        | dict(num_hidden_layers=2, moe_num_experts=4, moe_k=2, moe_intermediate_size=32, moe_num_shared_experts=1)
+        | dict(head_dim=8),
+        FOUR_EXPERTS | {"expert_feed_forward_length": 32},
+        names={"e_score_correction_bias": "exp_probs_b.bias"},
+    ),
+    Case(
+        "dots1",
+        "dots1",
+        "dots1",
+        SMALL | SIGMOID_EXPERTS | dict(norm_topk_prob=False),
+        SIGMOID_KEYS | {"expert_weights_norm": False},
+        extra=selection_bias,
+    ),
+    Case(
+        "glm4moe",
+        "glm4moe",
+        "glm4_moe",
+        SMALL | SIGMOID_EXPERTS | dict(use_qk_norm=True, attention_bias=True, rope_parameters=part(0.5)),
+        SIGMOID_KEYS | {"rope.dimension_count": 4},
+        extra=selection_bias,
+    ),
+    Case(
+        "hunyuan-moe",
+        "hunyuan-moe",
+        "hunyuan_v1_moe",
+        SMALL
+        | dict(head_dim=8, num_experts=4, moe_topk=2)
+        | dict(rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, alpha=4.0, factor=1.0)),
+        FOUR_EXPERTS | {"rope.freq_base": 10000.0 * 4.0 ** (8 / 6)},
+        names={
+            "query_layernorm.weight": "attn_q_norm.weight",
+            "key_layernorm.weight": "attn_k_norm.weight",
+            "gate.wg.weight": "ffn_gate_inp.weight",
+        },
     ),
 ]

@@ -83,7 +83,8 @@ def tensors(model, case):
             target = case.rename(name) or names.get_name(name, try_suffixes=(".weight", ".bias"))
             if target is None:
                 raise SystemExit(f"{case.name}: no GGUF name for {name}.")
-            yield target, values.squeeze() if target.endswith("shexp.weight") and values.shape[0] == 1 else values
+            is_row = values.ndim == 2 and values.shape[0] == 1  # which files keep as a vector
+            yield target, values[0] if is_row else values
     yield from case.extra(model)
 
 

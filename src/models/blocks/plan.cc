@@ -57,6 +57,8 @@ std::optional<Routing> read_routing(WeightReader& reader, const DecoderParams& p
   routing.scale = static_cast<float>(reader.number_or("expert_weights_scale", usual.scale));
   if (routing.scale == 0) routing.scale = 1.0F;
   routing.normalise = reader.flag_or("expert_weights_norm", usual.normalise);
+  if (reader.count_or("expert_group_count", 1, 0, p.experts) > 1)
+    reader.refuse("Experts that are chosen by groups are not supported.");
   switch (reader.count_or("expert_gating_func", 0, 0, 16)) {
     case 0: break;
     case 1: routing.score = RouterScore::softmax; break;
