@@ -5,7 +5,7 @@
 //   GgufMetadata metadata;
 //   metadata.add("general.architecture", "llama").add("llama.block_count", uint32_t{2});
 //   GgufWriter writer = TRY(GgufWriter::create(path, metadata, tensors));
-//   TRY(writer.write(0, 0, first_half)); …
+//   TRY(writer.write(0, 0, first_half)); ...
 //   TRY(writer.finish());
 #pragma once
 
