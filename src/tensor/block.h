@@ -86,9 +86,34 @@ struct BlockQ6_K {
   uint16_t d;
 };
 
+// What codes of the types below stand for. Those of MXFP4 are twice the numbers of E2M1.
+inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+inline constexpr int8_t kMxfp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// w = d * value of the code; nibbles as in Q4_0.
+struct BlockIQ4_NL {
+  uint16_t d;
+  uint8_t qs[16];
+};
+
+// Eight sub-blocks s of 32: w = d * (sc[s] - 32) * value of the code. sc of 6 bits: four are nibble s % 2 of
+// scales_l[s / 2], two are field s of scales_h. Bytes 16s..16s+15 of qs hold a sub-block as in Q4_0.
+struct BlockIQ4_XS {
+  uint16_t d, scales_h;
+  uint8_t scales_l[4];
+  uint8_t qs[128];
+};
+
+// w = 2^(e - 128) * value of the code; nibbles as in Q4_0.
+struct BlockMXFP4 {
+  uint8_t e;
+  uint8_t qs[16];
+};
+
 static_assert(sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20 && sizeof(BlockQ5_0) == 22);
-static_assert(sizeof(BlockQ5_1) == 24 && sizeof(BlockQ8_0) == 34 && sizeof(BlockQ4_K) == 144);
-static_assert(sizeof(BlockQ2_K) == 84 && sizeof(BlockQ3_K) == 110);
-static_assert(sizeof(BlockQ5_K) == 176 && sizeof(BlockQ6_K) == 210);
+static_assert(sizeof(BlockQ5_1) == 24 && sizeof(BlockQ8_0) == 34 && sizeof(BlockQ2_K) == 84);
+static_assert(sizeof(BlockQ3_K) == 110 && sizeof(BlockQ4_K) == 144 && sizeof(BlockQ5_K) == 176);
+static_assert(sizeof(BlockQ6_K) == 210);
+static_assert(sizeof(BlockIQ4_NL) == 18 && sizeof(BlockIQ4_XS) == 136 && sizeof(BlockMXFP4) == 17);
 
 }  // namespace nanomind

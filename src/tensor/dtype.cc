@@ -33,6 +33,9 @@ constexpr DTypeTraits kQ3_K{"Q3_K", 256, 110};
 constexpr DTypeTraits kQ4_K{"Q4_K", 256, 144};
 constexpr DTypeTraits kQ5_K{"Q5_K", 256, 176};
 constexpr DTypeTraits kQ6_K{"Q6_K", 256, 210};
+constexpr DTypeTraits kIq4Nl{"IQ4_NL", 32, 18};
+constexpr DTypeTraits kIq4Xs{"IQ4_XS", 256, 136};
+constexpr DTypeTraits kMxfp4{"MXFP4", 32, 17};
 
 const DTypeTraits* find_traits(DType dtype) {
   switch (dtype) {
@@ -49,6 +52,9 @@ const DTypeTraits* find_traits(DType dtype) {
     case DType::q4_k: return &kQ4_K;
     case DType::q5_k: return &kQ5_K;
     case DType::q6_k: return &kQ6_K;
+    case DType::iq4_nl: return &kIq4Nl;
+    case DType::iq4_xs: return &kIq4Xs;
+    case DType::mxfp4: return &kMxfp4;
   }
   return nullptr;
 }

@@ -23,13 +23,16 @@ enum class DType : uint32_t {
   q4_k = 12,
   q5_k = 13,
   q6_k = 14,
+  iq4_nl = 20,
+  iq4_xs = 23,
   bf16 = 30,
+  mxfp4 = 39,
 };
 
 // All of them.
-inline constexpr DType kDTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0, DType::q4_1,
-                                    DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
-                                    DType::q4_k, DType::q5_k, DType::q6_k};
+inline constexpr DType kDTypes[] = {DType::f32,  DType::f16,    DType::bf16,   DType::q4_0, DType::q4_1, DType::q5_0,
+                                    DType::q5_1, DType::q8_0,   DType::q2_k,   DType::q3_k, DType::q4_k, DType::q5_k,
+                                    DType::q6_k, DType::iq4_nl, DType::iq4_xs, DType::mxfp4};
 
 struct DTypeTraits {
   std::string_view name;   // as GGUF tools print it: "Q4_K"

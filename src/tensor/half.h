@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Portable conversions between float and the 16-bit formats (IEEE 754 binary16 and bfloat16), round to nearest even.
+// Portable conversions between float and the 16-bit formats (IEEE 754 binary16 and bfloat16), round to nearest even,
+// and from the 8-bit exponents of MX formats.
 #pragma once
 
 #include <bit>
@@ -33,6 +34,11 @@ inline uint16_t half_from_float(float f) {
   }
   const uint32_t rounded = magnitude + 0xFFFu + (magnitude >> 13 & 1u);
   return static_cast<uint16_t>(sign | ((rounded >> 13) - (112u << 10)));
+}
+
+// 2^(e - 128), the half of an E8M0 number (its NaN counts as 2^128).
+inline float float_from_e8m0_half(uint8_t e) {
+  return std::bit_cast<float>(e < 2 ? uint32_t{0x00200000} << e : static_cast<uint32_t>(e - 1) << 23);
 }
 
 inline float float_from_bf16(uint16_t b) { return std::bit_cast<float>(static_cast<uint32_t>(b) << 16); }

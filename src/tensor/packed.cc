@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops over blocks, rows and runs of codes that all types share; what differs between types: packed_types.h
-// and packed_types_k.h.
+// The loops over blocks, rows and runs of codes that all types share; what differs between types: packed_types.h,
+// packed_types_k.h and packed_types_table.h.
 #include "tensor/packed.h"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "tensor/packed_layout.h"
 #include "tensor/packed_types.h"
 #include "tensor/packed_types_k.h"
+#include "tensor/packed_types_table.h"
 
 namespace nanomind {
 namespace {
@@ -64,9 +65,15 @@ struct QuantizedCodec {
       const packed::Affine a = Type::affine(block, unit, run / 2, row);
       const uint64_t q = Type::get(block, unit, run, row);
       for (int i = 0; i < 8; ++i) {
-        out[column + i] = a.scale * static_cast<float>(static_cast<int>(q >> 8 * i & 255) - a.zero) + a.offset;
+        out[column + i] = a.scale * static_cast<float>(value(q >> 8 * i & 255) - a.zero) + a.offset;
       }
     }
+  }
+
+ private:
+  static int value(uint64_t code) {
+    if constexpr (requires { Type::kValues; }) return Type::kValues[code];
+    return static_cast<int>(code);
   }
 };
 
@@ -122,6 +129,9 @@ auto with_codec(DType dtype, const F& f) {
     case DType::q4_k: return f(QuantizedCodec<packed::Q4_K>());
     case DType::q5_k: return f(QuantizedCodec<packed::Q5_K>());
     case DType::q6_k: return f(QuantizedCodec<packed::Q6_K>());
+    case DType::iq4_nl: return f(QuantizedCodec<packed::IQ4_NL>());
+    case DType::iq4_xs: return f(QuantizedCodec<packed::IQ4_XS>());
+    case DType::mxfp4: return f(QuantizedCodec<packed::MXFP4>());
   }
   CHECK(!"a known dtype");
   __builtin_unreachable();

@@ -136,6 +136,30 @@ struct PackedQ6_K {
   uint8_t pad[32];
 };
 
+// 64 columns. w = d * value of the code (tensor/block.h).
+struct PackedIQ4_NL {
+  static constexpr int kColumns = 64;
+  uint8_t codes[2][4][64];
+  uint16_t d[2][16];
+};
+
+// 256 columns in 8 units b. w = d * (sc[b] - 32) * value of the code. sc of 6 bits: four are nibble b % 2 of
+// scale_low[b / 2], two are field b % 4 of scale_top[b / 4].
+struct PackedIQ4_XS {
+  static constexpr int kColumns = 256;
+  uint8_t codes[8][4][64];
+  uint8_t scale_low[4][16];  // [..][row]
+  uint8_t scale_top[2][16];
+  uint16_t d[16];
+};
+
+// 128 columns. w = 2^(e - 128) * value of the code.
+struct PackedMXFP4 {
+  static constexpr int kColumns = 128;
+  uint8_t codes[4][4][64];
+  uint8_t e[4][16];  // [unit][row]
+};
+
 // 32 columns of 16-bit floats (half or bfloat16), column by column: w[column][row].
 struct PackedHalf {
   static constexpr int kColumns = 32;
@@ -149,9 +173,10 @@ struct PackedFloat {
 };
 
 static_assert(sizeof(PackedQ4_0) == 576 && sizeof(PackedQ4_1) == 640 && sizeof(PackedQ5_0) == 704);
-static_assert(sizeof(PackedQ5_1) == 768 && sizeof(PackedQ8_0) == 1088 && sizeof(PackedQ4_K) == 2304);
-static_assert(sizeof(PackedQ2_K) == 1344 && sizeof(PackedQ3_K) == 1792);
-static_assert(sizeof(PackedQ5_K) == 2816 && sizeof(PackedQ6_K) == 3392);
+static_assert(sizeof(PackedQ5_1) == 768 && sizeof(PackedQ8_0) == 1088 && sizeof(PackedQ2_K) == 1344);
+static_assert(sizeof(PackedQ3_K) == 1792 && sizeof(PackedQ4_K) == 2304 && sizeof(PackedQ5_K) == 2816);
+static_assert(sizeof(PackedQ6_K) == 3392);
+static_assert(sizeof(PackedIQ4_NL) == 576 && sizeof(PackedIQ4_XS) == 2176 && sizeof(PackedMXFP4) == 1088);
 static_assert(sizeof(PackedHalf) == 1024 && sizeof(PackedFloat) == 2048);
 
 // 32 columns of one activation row as 16-bit fixed point in two signed byte planes: x = scale * q, q = 256 * hi + lo,
@@ -166,5 +191,8 @@ struct alignas(16) ActivationUnit {
   float scaled_sum;
 };
 static_assert(sizeof(ActivationUnit) == 80);
+
+// Rows padded to a multiple of this many columns fit weights of every type: C is a multiple of longer blocks.
+inline constexpr int kPaddedColumns = 128;
 
 }  // namespace nanomind

@@ -109,6 +109,20 @@ double element(DType dtype, const std::byte* row, int64_t c) {
       const int q = (j < 2 ? byte & 15 : byte >> 4) | (b.qh[32 * h + l] >> 2 * j & 3) << 4;
       return half(b.d) * b.scales[i / 16] * (q - 32);
     }
+    case DType::iq4_nl: {
+      const BlockIQ4_NL b = block(BlockIQ4_NL());
+      return half(b.d) * kIq4Values[nibble(b.qs)];
+    }
+    case DType::iq4_xs: {
+      const BlockIQ4_XS b = block(BlockIQ4_XS());
+      const int s = i / 32, byte = b.qs[16 * s + i % 16];
+      const int scale = (b.scales_l[s / 2] >> 4 * (s % 2) & 15) | (b.scales_h >> 2 * s & 3) << 4;
+      return half(b.d) * (scale - 32) * kIq4Values[i % 32 < 16 ? byte & 15 : byte >> 4];
+    }
+    case DType::mxfp4: {  // as a float, since 2^127 * 12 has none
+      const BlockMXFP4 b = block(BlockMXFP4());
+      return static_cast<float>(std::ldexp(kMxfp4Values[nibble(b.qs)], b.e - 128));
+    }
   }
   return NAN;
 }

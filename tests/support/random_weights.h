@@ -2,6 +2,8 @@
 // Random rows of any type with values of about unit size, as GGUF bytes, with their packed and their float form.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -71,6 +73,14 @@ class RandomWeights {
         put(block + 2, half_from_float(f / 63));
         break;
       case DType::q6_k: put(block + offsetof(BlockQ6_K, d), half_from_float(f / (32 * 128))); break;
+      case DType::iq4_nl: put(block, half_from_float(f / 128)); break;
+      case DType::iq4_xs: put(block, half_from_float(f / (128 * 32))); break;
+      case DType::mxfp4: {
+        int exponent = 0;  // |f| is at least half of 2^exponent
+        std::frexp(f, &exponent);
+        *block = static_cast<std::byte>(std::clamp(128 + exponent - 4, 0, 255));
+        break;
+      }
     }
   }
 

@@ -27,6 +27,9 @@ std::optional<IntWeight> int_weight(DType dtype) {
     case DType::q4_k: return IntWeight::q4_k;
     case DType::q5_k: return IntWeight::q5_k;
     case DType::q6_k: return IntWeight::q6_k;
+    case DType::iq4_nl: return IntWeight::iq4_nl;
+    case DType::iq4_xs: return IntWeight::iq4_xs;
+    case DType::mxfp4: return IntWeight::mxfp4;
     default: return std::nullopt;
   }
 }
@@ -215,10 +218,9 @@ class Compiler {
     return program_.values[static_cast<size_t>(id)].rows == Rows::tokens ? options_.max_tokens : options_.max_outputs;
   }
   int64_t stride(ValueId id) const { return round_up(program_.values[static_cast<size_t>(id)].columns, kGroupRows); }
-  // Units of a row. The widest block that pads is 64 columns: rows of the 256-column types are whole blocks in the
-  // file.
+  // Units of a row, padded for any type of weights.
   int64_t units(ValueId id) const {
-    return round_up(program_.values[static_cast<size_t>(id)].columns, PackedQ4_0::kColumns) / kUnitColumns;
+    return round_up(program_.values[static_cast<size_t>(id)].columns, kPaddedColumns) / kUnitColumns;
   }
 
   size_t form_bytes(ValueId id, const Form& form) const {

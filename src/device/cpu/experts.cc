@@ -17,8 +17,10 @@ constexpr int64_t kChunksPerThread = 4;
 
 bool integer(const ExpertWeights& w) { return w.multiply != nullptr; }
 
-// A row as products with `w` read it: units, padded to the widest block, or floats.
-int64_t row_units(const ExpertWeights& w) { return (w.columns + 63) / 64 * 64 / kUnitColumns; }
+// A row as products with `w` read it: units, padded for any type, or floats.
+int64_t row_units(const ExpertWeights& w) {
+  return (w.columns + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns / kUnitColumns;
+}
 size_t row_bytes(const ExpertWeights& w) {
   return static_cast<size_t>(integer(w) ? row_units(w) * static_cast<int64_t>(sizeof(ActivationUnit))
                                         : w.columns * static_cast<int64_t>(sizeof(float)));

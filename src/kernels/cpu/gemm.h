@@ -10,7 +10,7 @@
 namespace nanomind {
 
 // Index into the matmul tables.
-enum class IntWeight { q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, count };
+enum class IntWeight { q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, count };
 enum class FloatWeight { f32, f16, bf16, count };
 
 // `out[i * out_stride + 16 * g + r] = sum over c of w[g][r][c] * x[i][c]` for `rows` activation rows (any number above

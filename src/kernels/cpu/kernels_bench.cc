@@ -225,11 +225,12 @@ void quantize(benchmark::State& state) {
 void register_all() {
   benchmark::RegisterBenchmark("read", read)->ThreadRange(1, 2)->UseRealTime();
   benchmark::RegisterBenchmark("int8_dot_peak", int8_dot_peak);
-  constexpr IntType kTypes[] = {{DType::q4_0, IntWeight::q4_0}, {DType::q4_1, IntWeight::q4_1},
-                                {DType::q5_0, IntWeight::q5_0}, {DType::q5_1, IntWeight::q5_1},
-                                {DType::q8_0, IntWeight::q8_0}, {DType::q2_k, IntWeight::q2_k},
-                                {DType::q3_k, IntWeight::q3_k}, {DType::q4_k, IntWeight::q4_k},
-                                {DType::q5_k, IntWeight::q5_k}, {DType::q6_k, IntWeight::q6_k}};
+  constexpr IntType kTypes[] = {
+      {DType::q4_0, IntWeight::q4_0},  {DType::q4_1, IntWeight::q4_1},     {DType::q5_0, IntWeight::q5_0},
+      {DType::q5_1, IntWeight::q5_1},  {DType::q8_0, IntWeight::q8_0},     {DType::q2_k, IntWeight::q2_k},
+      {DType::q3_k, IntWeight::q3_k},  {DType::q4_k, IntWeight::q4_k},     {DType::q5_k, IntWeight::q5_k},
+      {DType::q6_k, IntWeight::q6_k},  {DType::iq4_nl, IntWeight::iq4_nl}, {DType::iq4_xs, IntWeight::iq4_xs},
+      {DType::mxfp4, IntWeight::mxfp4}};
   for (const IntType type : kTypes) {
     for (const int m : {1, 8}) {
       const std::string name = "matmul/" + std::string(traits(type.dtype).name) + "/m:" + std::to_string(m);

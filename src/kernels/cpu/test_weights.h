@@ -18,14 +18,17 @@ namespace nanomind {
 struct IntType {
   DType dtype;
   IntWeight weight;
-  size_t halves;  // at which byte of a block its one or two half floats begin
+  size_t halves;  // at which byte of a block its half floats begin
   int half_count;
 };
 inline constexpr IntType kIntTypes[] = {
-    {DType::q4_0, IntWeight::q4_0, 0, 1},   {DType::q4_1, IntWeight::q4_1, 0, 2}, {DType::q5_0, IntWeight::q5_0, 0, 1},
-    {DType::q5_1, IntWeight::q5_1, 0, 2},   {DType::q8_0, IntWeight::q8_0, 0, 1}, {DType::q2_k, IntWeight::q2_k, 80, 2},
-    {DType::q3_k, IntWeight::q3_k, 108, 1}, {DType::q4_k, IntWeight::q4_k, 0, 2}, {DType::q5_k, IntWeight::q5_k, 0, 2},
-    {DType::q6_k, IntWeight::q6_k, 208, 1},
+    {DType::q4_0, IntWeight::q4_0, 0, 1},     {DType::q4_1, IntWeight::q4_1, 0, 2},
+    {DType::q5_0, IntWeight::q5_0, 0, 1},     {DType::q5_1, IntWeight::q5_1, 0, 2},
+    {DType::q8_0, IntWeight::q8_0, 0, 1},     {DType::q2_k, IntWeight::q2_k, 80, 2},
+    {DType::q3_k, IntWeight::q3_k, 108, 1},   {DType::q4_k, IntWeight::q4_k, 0, 2},
+    {DType::q5_k, IntWeight::q5_k, 0, 2},     {DType::q6_k, IntWeight::q6_k, 208, 1},
+    {DType::iq4_nl, IntWeight::iq4_nl, 0, 1}, {DType::iq4_xs, IntWeight::iq4_xs, 0, 1},
+    {DType::mxfp4, IntWeight::mxfp4, 0, 0},
 };
 
 struct FloatType {
@@ -74,6 +77,7 @@ inline Weights int_weights(const IntType& type, int64_t rows, int64_t columns, C
       const uint16_t h = half_from_float(scale(random));
       std::memcpy(&bytes[block + type.halves + 2 * static_cast<size_t>(i)], &h, sizeof h);
     }
+    if (type.dtype == DType::mxfp4) bytes[block] = static_cast<std::byte>(118 + random() % 8);  // 2^(this - 128)
   }
   return {type.dtype, rows, columns, std::move(bytes)};
 }

@@ -71,6 +71,7 @@ float largest_scale(DType dtype) {
     case DType::q4_k:
     case DType::q5_k: return 63;
     case DType::q6_k: return 128;
+    case DType::iq4_xs: return 32;
     default: return 1;
   }
 }

@@ -121,6 +121,34 @@ void dequantize(const BlockQ6_K& b, float* out) {
   }
 }
 
+void dequantize(const BlockIQ4_NL& b, float* out) {
+  const float d = float_from_half(b.d);
+  for (int j = 0; j < 16; ++j) {
+    out[j] = d * kIq4Values[b.qs[j] & 15];
+    out[j + 16] = d * kIq4Values[b.qs[j] >> 4];
+  }
+}
+
+void dequantize(const BlockIQ4_XS& b, float* out) {
+  const float d = float_from_half(b.d);
+  for (int i = 0; i < 8; ++i) {
+    const int low = b.scales_l[i / 2] >> (4 * (i % 2)) & 15, high = b.scales_h >> (2 * i) & 3;
+    const float scale = d * static_cast<float>((low | high << 4) - 32);
+    for (int j = 0; j < 16; ++j) {
+      out[32 * i + j] = scale * kIq4Values[b.qs[16 * i + j] & 15];
+      out[32 * i + j + 16] = scale * kIq4Values[b.qs[16 * i + j] >> 4];
+    }
+  }
+}
+
+void dequantize(const BlockMXFP4& b, float* out) {
+  const float scale = float_from_e8m0_half(b.e);
+  for (int j = 0; j < 16; ++j) {
+    out[j] = scale * kMxfp4Values[b.qs[j] & 15];
+    out[j + 16] = scale * kMxfp4Values[b.qs[j] >> 4];
+  }
+}
+
 template <typename Block, int kElements>
 void dequantize_blocks(const std::byte* row, int64_t columns, float* out) {
   for (int64_t i = 0; i < columns / kElements; ++i) {
@@ -149,6 +177,9 @@ void dequantize_row(DType dtype, const std::byte* row, int64_t columns, float* o
     case DType::q4_k: return dequantize_blocks<BlockQ4_K, kSuperBlock>(row, columns, out);
     case DType::q5_k: return dequantize_blocks<BlockQ5_K, kSuperBlock>(row, columns, out);
     case DType::q6_k: return dequantize_blocks<BlockQ6_K, kSuperBlock>(row, columns, out);
+    case DType::iq4_nl: return dequantize_blocks<BlockIQ4_NL, kBlock>(row, columns, out);
+    case DType::iq4_xs: return dequantize_blocks<BlockIQ4_XS, kSuperBlock>(row, columns, out);
+    case DType::mxfp4: return dequantize_blocks<BlockMXFP4, kBlock>(row, columns, out);
   }
 }
 

@@ -6,6 +6,7 @@
 // rows of which meet the whole panel. Sums stay in tiles for the whole block of columns. Every pair is unpacked during
 // the walk before the one that needs it first: one walk's vector instructions fill the other's wait for tiles.
 #include "kernels/cpu/amx/formats_k.h"
+#include "kernels/cpu/amx/formats_table.h"
 #include "kernels/cpu/amx/tiles.h"
 #include "kernels/cpu/install.h"
 
@@ -19,7 +20,9 @@ constexpr int64_t kStepBytes = 2 * kTileBytes;  // a step of activations or of a
 constexpr int64_t kAhead = 4096;                // bytes of packed weights that are asked for before they are read
 
 // Steps of a row of packed activations, in whole blocks of the formats that pad.
-constexpr int64_t row_steps(int64_t columns) { return (columns + 63) / 64 * 2; }
+constexpr int64_t row_steps(int64_t columns) {
+  return (columns + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns / kStepColumns;
+}
 
 // Steps that a walk takes, except the last along the columns; a multiple of the largest block of weights.
 constexpr int64_t block_steps(int64_t columns) {
@@ -250,7 +253,8 @@ void install_gemm(KernelTable& table) {
                      .scratch_bytes = scratch_bytes,
                      .pack = pack,
                      .multiply = {multiply<Q4_0>, multiply<Q4_1>, multiply<Q5_0>, multiply<Q5_1>, multiply<Q8_0>,
-                                  multiply<Q2_K>, multiply<Q3_K>, multiply<Q4_K>, multiply<Q5_K>, multiply<Q6_K>},
+                                  multiply<Q2_K>, multiply<Q3_K>, multiply<Q4_K>, multiply<Q5_K>, multiply<Q6_K>,
+                                  multiply<IQ4_NL>, multiply<IQ4_XS>, multiply<MXFP4>},
                      .multiply_float = {multiply<F32>, multiply<F16>, multiply<Bf16>}};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How each packed format yields codes, scales and floats to the AVX2 products, 8 rows at a time. Integer formats of 256
-// columns: formats_k.h. Internal linkage, as everything that the files of this folder share.
+// columns: formats_k.h; those with tables: formats_table.h. Internal linkage, as everything that the files of this
+// folder share.
 #pragma once
 
 #include "kernels/cpu/avx2/vectors.h"

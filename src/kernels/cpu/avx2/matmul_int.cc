@@ -3,6 +3,7 @@
 // plane, pairs of products are summed in 16 bits for as long as they cannot overflow, then widened. 8-bit codes would
 // overflow at once, so they are taken as two nibbles.
 #include "kernels/cpu/avx2/formats_k.h"
+#include "kernels/cpu/avx2/formats_table.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx2 {
@@ -159,6 +160,9 @@ void install_int_matmul(KernelTable& table) {
   table.matmul[static_cast<int>(IntWeight::q4_k)] = matmul<Q4_K>;
   table.matmul[static_cast<int>(IntWeight::q5_k)] = matmul<Q5_K>;
   table.matmul[static_cast<int>(IntWeight::q6_k)] = matmul<Q6_K>;
+  table.matmul[static_cast<int>(IntWeight::iq4_nl)] = matmul<IQ4_NL>;
+  table.matmul[static_cast<int>(IntWeight::iq4_xs)] = matmul<IQ4_XS>;
+  table.matmul[static_cast<int>(IntWeight::mxfp4)] = matmul<MXFP4>;
 }
 
 }  // namespace nanomind::avx2

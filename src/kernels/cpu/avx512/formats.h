@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The weight formats as the products of this folder see them: codes and scales of a unit of 16 rows x 32 columns, or
-// columns of floats. Integer formats of 256 columns: formats_k.h.
+// columns of floats. Integer formats of 256 columns: formats_k.h; those with tables: formats_table.h.
 #pragma once
 
 #include "kernels/cpu/avx512/vectors.h"

@@ -3,6 +3,7 @@
 // integers with one scale per row, the weights as a panel in the first-level cache, where VPDPWSSD sums pairs of
 // columns. All formats of 16 bits and less end in the same panel.
 #include "kernels/cpu/avx512/formats_k.h"
+#include "kernels/cpu/avx512/formats_table.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx512 {
@@ -268,6 +269,9 @@ void install_gemm(KernelTable& table) {
   install<Q4_K>(gemm, IntWeight::q4_k);
   install<Q5_K>(gemm, IntWeight::q5_k);
   install<Q6_K>(gemm, IntWeight::q6_k);
+  install<IQ4_NL>(gemm, IntWeight::iq4_nl);
+  install<IQ4_XS>(gemm, IntWeight::iq4_xs);
+  install<MXFP4>(gemm, IntWeight::mxfp4);
   install<F16>(gemm, FloatWeight::f16);
   install<Bf16>(gemm, FloatWeight::bf16);
 }

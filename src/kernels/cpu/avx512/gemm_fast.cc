@@ -3,6 +3,7 @@
 // in a panel in the first-level cache, activations unsigned ones (x + 128), as VPDPBUSD wants one of each; the 128 is
 // taken away by a start value of the sums. Scales are applied per unit of 32 columns.
 #include "kernels/cpu/avx512/formats_k.h"
+#include "kernels/cpu/avx512/formats_table.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx512 {
@@ -252,6 +253,9 @@ void install_gemm_fast(KernelTable& table) {
   gemm.multiply[static_cast<int>(IntWeight::q4_k)] = multiply<Q4_K>;
   gemm.multiply[static_cast<int>(IntWeight::q5_k)] = multiply<Q5_K>;
   gemm.multiply[static_cast<int>(IntWeight::q6_k)] = multiply<Q6_K>;
+  gemm.multiply[static_cast<int>(IntWeight::iq4_nl)] = multiply<IQ4_NL>;
+  gemm.multiply[static_cast<int>(IntWeight::iq4_xs)] = multiply<IQ4_XS>;
+  gemm.multiply[static_cast<int>(IntWeight::mxfp4)] = multiply<MXFP4>;
 }
 
 }  // namespace nanomind::avx512

@@ -2,6 +2,7 @@
 // Integer matmul with VNNI: a vector of codes (16 rows x 4 columns) meets four broadcast bytes of an activation, once
 // for its high and once for its low plane. Each unit of weights is unpacked once for all activation rows.
 #include "kernels/cpu/avx512/formats_k.h"
+#include "kernels/cpu/avx512/formats_table.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx512 {
@@ -130,6 +131,9 @@ void install_int_matmul(KernelTable& table) {
   install<Q4_K>(table, IntWeight::q4_k);
   install<Q5_K>(table, IntWeight::q5_k);
   install<Q6_K>(table, IntWeight::q6_k);
+  install<IQ4_NL>(table, IntWeight::iq4_nl);
+  install<IQ4_XS>(table, IntWeight::iq4_xs);
+  install<MXFP4>(table, IntWeight::mxfp4);
 }
 
 }  // namespace nanomind::avx512

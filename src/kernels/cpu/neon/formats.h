@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How each packed integer format yields signed byte codes and float scales to the ARM matmuls: for a unit of 16 rows x
-// 32 columns, w = scale * (code - kOffset) + min. Those of 256 columns: formats_k.h. Private to kernels/cpu/neon and
+// 32 columns, w = scale * (code - kOffset) + min. Others: formats_k.h, formats_table.h. Private to kernels/cpu/neon and
 // the folders built on it; everything here has internal linkage, because each of them compiles it with its own flags.
 #pragma once
 
@@ -43,6 +43,18 @@ inline void scale_halves(const uint16_t* h, int16x8_t factors_low, int16x8_t fac
     vst1q_f32(out + 8 * i, vmulq_f32(vcvt_f32_f16(vget_low_f16(v)), low));
     vst1q_f32(out + 8 * i + 4, vmulq_f32(vcvt_high_f32_f16(v), high));
   }
+}
+
+// Bytes of six bits from nibble `nibble` of `low` and, above it, field `field` of two bits of `top`.
+inline uint8x16_t six_bits(uint8x16_t low, uint8x16_t top, int nibble, int field) {
+  const uint8x16_t four = vandq_u8(vshlq_u8(low, vdupq_n_s8(static_cast<int8_t>(-4 * nibble))), vdupq_n_u8(15));
+  const uint8x16_t two = vandq_u8(vshlq_u8(top, vdupq_n_s8(static_cast<int8_t>(-2 * field))), vdupq_n_u8(3));
+  return vsliq_n_u8(four, two, 4);
+}
+
+// out[r] = halves[r] * factors[r].
+inline void scale_halves(const uint16_t* h, int8x16_t factors, float* out) {
+  scale_halves(h, vmovl_s8(vget_low_s8(factors)), vmovl_high_s8(factors), out);
 }
 
 inline void nibbles(const uint8_t (&vectors)[4][64], int quad, QuadCodes& codes) {

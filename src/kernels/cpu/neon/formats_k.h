@@ -7,18 +7,6 @@
 namespace nanomind {
 namespace {
 
-// Bytes of six bits from nibble `nibble` of `low` and, above it, field `field` of two bits of `top`.
-inline uint8x16_t six_bits(uint8x16_t low, uint8x16_t top, int nibble, int field) {
-  const uint8x16_t four = vandq_u8(vshlq_u8(low, vdupq_n_s8(static_cast<int8_t>(-4 * nibble))), vdupq_n_u8(15));
-  const uint8x16_t two = vandq_u8(vshlq_u8(top, vdupq_n_s8(static_cast<int8_t>(-2 * field))), vdupq_n_u8(3));
-  return vsliq_n_u8(four, two, 4);
-}
-
-// out[r] = halves[r] * factors[r].
-inline void scale_halves(const uint16_t* h, int8x16_t factors, float* out) {
-  scale_halves(h, vmovl_s8(vget_low_s8(factors)), vmovl_high_s8(factors), out);
-}
-
 struct FormatQ2_K {
   using Block = PackedQ2_K;
   static constexpr int kUnits = 8, kBits = 2, kOffset = 0, kScales = 2;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "kernels/cpu/neon/formats_k.h"
+#include "kernels/cpu/neon/formats_table.h"
 
 namespace nanomind {
 namespace {
@@ -152,6 +153,9 @@ void install_all(KernelTable& table) {
   set(IntWeight::q4_k, multiply<FormatQ4_K, Dot>);
   set(IntWeight::q5_k, multiply<FormatQ5_K, Dot>);
   set(IntWeight::q6_k, multiply<FormatQ6_K, Dot>);
+  set(IntWeight::iq4_nl, multiply<FormatIQ4_NL, Dot>);
+  set(IntWeight::iq4_xs, multiply<FormatIQ4_XS, Dot>);
+  set(IntWeight::mxfp4, multiply<FormatMXFP4, Dot>);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // Portable products of packed weights with activations: the base of every table, and the plain text of what the others
 // do.
 #include "kernels/cpu/install.h"
+#include "tensor/block.h"
 #include "tensor/half.h"
 #include "tensor/packed_layout.h"
 
@@ -176,6 +177,45 @@ struct Q6_K {
   }
 };
 
+// Entries of a table, made unsigned.
+void expand_entries(const uint8_t (&packed)[4][64], const int8_t (&values)[16], int offset, Unit& u) {
+  expand_nibbles(packed, u);
+  for (auto& vector : u.codes) {
+    for (uint8_t& code : vector) code = static_cast<uint8_t>(values[code] + offset);
+  }
+}
+
+struct IQ4_NL {
+  using Block = PackedIQ4_NL;
+  static constexpr int kOffset = 128;
+  static void expand(const Block& b, int unit, Unit& u) {
+    expand_entries(b.codes[unit], kIq4Values, kOffset, u);
+    expand_scales(b.d[unit], u);
+  }
+};
+
+struct IQ4_XS {
+  using Block = PackedIQ4_XS;
+  static constexpr int kOffset = 128;
+  static void expand(const Block& b, int unit, Unit& u) {
+    expand_entries(b.codes[unit], kIq4Values, kOffset, u);
+    for (int r = 0; r < 16; ++r) {
+      const int low = b.scale_low[unit / 2][r] >> 4 * (unit % 2) & 15;
+      const int top = b.scale_top[unit / 4][r] >> 2 * (unit % 4) & 3;
+      u.scale[0][r] = u.scale[1][r] = float_from_half(b.d[r]) * static_cast<float>((low | top << 4) - 32);
+    }
+  }
+};
+
+struct MXFP4 {
+  using Block = PackedMXFP4;
+  static constexpr int kOffset = 16;
+  static void expand(const Block& b, int unit, Unit& u) {
+    expand_entries(b.codes[unit], kMxfp4Values, kOffset, u);
+    for (int r = 0; r < 16; ++r) u.scale[0][r] = u.scale[1][r] = float_from_e8m0_half(b.e[unit][r]);
+  }
+};
+
 // out[r] += w[r] . x over one unit.
 template <int kOffset>
 void add_unit(const Unit& u, const ActivationUnit& x, float* out) {
@@ -248,6 +288,9 @@ void install_matmul(KernelTable& table) {
   table.matmul[static_cast<int>(IntWeight::q4_k)] = matmul_int<Q4_K>;
   table.matmul[static_cast<int>(IntWeight::q5_k)] = matmul_int<Q5_K>;
   table.matmul[static_cast<int>(IntWeight::q6_k)] = matmul_int<Q6_K>;
+  table.matmul[static_cast<int>(IntWeight::iq4_nl)] = matmul_int<IQ4_NL>;
+  table.matmul[static_cast<int>(IntWeight::iq4_xs)] = matmul_int<IQ4_XS>;
+  table.matmul[static_cast<int>(IntWeight::mxfp4)] = matmul_int<MXFP4>;
   table.matmul_float[static_cast<int>(FloatWeight::f32)] = matmul_float<PackedFloat, keep>;
   table.matmul_float[static_cast<int>(FloatWeight::f16)] = matmul_float<PackedHalf, float_from_half>;
   table.matmul_float[static_cast<int>(FloatWeight::bf16)] = matmul_float<PackedHalf, float_from_bf16>;
