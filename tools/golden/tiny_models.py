@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the tiny random models that the runtime's tests run, and the logits that they must give.
 
-    tiny_models.py [--data tests/data] [--golden tests/golden]
+    tiny_models.py [NAME ...] [--data tests/data] [--golden tests/golden]
 
 Each model is a complete GGUF file (tokenizer included) below 200 kB that mixes weight types on purpose. The logits come
 from transformers on the same dequantised weights; float_reference.py in float64 must agree, or nothing is written.
@@ -78,12 +78,25 @@ def add_sentencepiece_tokenizer(writer):
     writer.add_add_space_prefix(False)
 
 
-def k_quant_bytes(random, rows, columns, kind, scale):
-    """Random blocks of a K-quant whose values are about `scale` wide: gguf reads these types but cannot write them."""
+# Types that gguf reads but cannot write: where the half floats of a block are, and by how much random codes and scales
+# make them wider.
+HALVES = {
+    Q.Q2_K: [(80, 11), (82, 7.5)],
+    Q.Q3_K: [(108, 43)],
+    Q.Q4_K: [(0, 220), (2, 29)],
+    Q.Q5_K: [(0, 450), (2, 29)],
+    Q.Q6_K: [(208, 1300)],
+    Q.IQ4_NL: [(0, 68)],
+    Q.IQ4_XS: [(0, 1250)],
+}
+
+
+def random_blocks(random, rows, columns, kind, scale):
+    """Random blocks of a type of HALVES whose values are about `scale` wide."""
     block, size = gguf.GGML_QUANT_SIZES[kind]
     data = random.integers(0, 256, (rows, columns // block, size), dtype=np.uint8)
-    halves = {Q.Q4_K: [(0, scale / 220), (2, scale / 29)], Q.Q6_K: [(208, scale / 1300)]}[kind]
-    for offset, value in halves:
+    for offset, width in HALVES[kind]:
+        value = scale / width
         values = (value * random.uniform(0.5, 1.5, (rows, columns // block))).astype(np.float16)
         data[..., offset : offset + 2] = values[..., None].view(np.uint8)
     return data.reshape(rows, -1)
@@ -98,8 +111,8 @@ class Builder:
 
     def matrix(self, name, out, width, kind, gain=1.0):
         scale = gain / np.sqrt(width)
-        if kind in (Q.Q4_K, Q.Q6_K):
-            data = k_quant_bytes(self.random, out, width, kind, scale)
+        if kind in HALVES:
+            data = random_blocks(self.random, out, width, kind, scale)
         else:
             values = self.random.normal(0, scale, (out, width)).astype(np.float32)
             data = gguf.quants.quantize(values, kind)
@@ -190,6 +203,26 @@ def write_qwen2(path):
     finish(writer)
 
 
+def write_types(path):
+    """A llama of two layers in the types that the others lack; 8 heads of 32, so that two matrices have rows of 256."""
+    writer, build = begin(path, "llama", 4, layers=2, ffn=256, heads=8, kv_heads=2, base=10000.0, epsilon=1e-5)
+    writer.add_rope_dimension_count(32)
+    writer.add_key_length(32)
+    writer.add_value_length(32)
+    merges = ["t h", "th e", "h e", "Ġ t", "Ġt he", "i n", "e r"]
+    add_byte_level_tokenizer(writer, "smollm", merges, ["<|im_start|>", "<|im_end|>"])
+    build.matrix("token_embd", VOCABULARY, WIDTH, Q.IQ4_NL, 3.0)
+    kinds = [
+        dict(q=Q.Q5_1, k=Q.IQ4_NL, v=Q.MXFP4, o=Q.Q5_K, gate=Q.MXFP4, up=Q.Q5_1, down=Q.Q3_K),
+        dict(q=Q.MXFP4, k=Q.Q5_1, v=Q.IQ4_NL, o=Q.Q2_K, gate=Q.IQ4_NL, up=Q.MXFP4, down=Q.IQ4_XS),
+    ]
+    for layer in range(2):
+        add_layer(build, layer, "llama", 8, 2, 32, 256, kinds[layer])
+    build.vector("output_norm.weight", WIDTH)
+    build.matrix("output", VOCABULARY, WIDTH, Q.Q5_1, 3.0)
+    finish(writer)
+
+
 def write_gemma3(path):
     """Six layers, one of them global; 4 heads of 32 over 1 (wider than the model), window 8, tied embedding in Q8_0."""
     writer, build = begin(path, "gemma3", 3, layers=6, ffn=64, heads=4, kv_heads=1, base=1000000.0, epsilon=1e-6)
@@ -236,18 +269,22 @@ def expected(path):
     }
 
 
+MODELS = {"llama": write_llama, "qwen2": write_qwen2, "gemma3": write_gemma3, "types": write_types}
+
+
 def main():
     root = Path(__file__).resolve().parents[2]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="default: all of " + ", ".join(MODELS))
     parser.add_argument("--data", type=Path, default=root / "tests/data")
     parser.add_argument("--golden", type=Path, default=root / "tests/golden")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    for arch, write in {"llama": write_llama, "qwen2": write_qwen2, "gemma3": write_gemma3}.items():
-        path = arguments.data / f"tiny-{arch}.gguf"
-        write(path)
+    for name in arguments.names or MODELS:
+        path = arguments.data / f"tiny-{name}.gguf"
+        MODELS[name](path)
         result = expected(path)
-        (arguments.golden / f"tiny-{arch}.json").write_text(json.dumps(result, separators=(",", ":")) + "\n")
+        (arguments.golden / f"tiny-{name}.json").write_text(json.dumps(result, separators=(",", ":")) + "\n")
         print(
             f"{path.name}: {os.path.getsize(path)} bytes, logits spread {result['logits_spread']:.2f}, "
             f"tolerances {result['tolerance_float']:.1e} and {result['tolerance_int8_activations']:.1e}"
