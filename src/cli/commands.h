@@ -22,6 +22,8 @@ void add_pull(CLI::App& app, Context& context, Action& action);
 void add_list(CLI::App& app, Context& context, Action& action);
 void add_show(CLI::App& app, Context& context, Action& action);
 void add_rm(CLI::App& app, Context& context, Action& action);
+void add_convert(CLI::App& app, Context& context, Action& action);
+void add_quantize(CLI::App& app, Context& context, Action& action);
 void add_pack(CLI::App& app, Context& context, Action& action);
 void add_tokenize(CLI::App& app, Context& context, Action& action);
 void add_perplexity(CLI::App& app, Context& context, Action& action);

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is particular to a family of models when it is converted: names of tensors, changes to some of them, and keys.
+// A family is a constant in a file of its own; families.cc lists them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "convert/checkpoint.h"
+#include "convert/output_tensor.h"
+#include "format/gguf_writer.h"
+
+namespace nanomind {
+
+// What is done to the rows or elements of a tensor.
+enum class Change {
+  none,
+  leave_out,      // the file has no such tensor
+  query_heads,    // rows of each head reordered so that rotated pairs (i, i + half) are neighbours
+  key_heads,      // the same for keys
+  plus_one,       // norms that are stored as what is added to 1
+  squeeze,        // without dimensions of 1
+  decay,          // A_log of a delta rule, as -exp of it and in the order of `value_heads`
+  value_heads,    // delta rule: value heads in the order in which head h has key head h % K (qwen35)
+  mixed_heads,    // the same for rows of q, k and v, of which only v's are reordered
+  value_columns,  // the same for columns
+};
+
+// `source`: a tensor's name in the checkpoint without "model." and the like and without ".weight" or ".bias", which
+// both names share; '#' stands for the layer and '@' for the number of an expert, of which one tensor is made.
+// `target`: its name in the file. Names without either suffix are whole.
+struct NameRule {
+  std::string_view source, target;
+  Change change = Change::none;
+};
+
+// Metadata of one architecture.
+class FamilyKeys {
+ public:
+  FamilyKeys(GgufMetadata& metadata, std::string_view architecture)
+      : metadata_(metadata), architecture_(architecture) {}
+  void count(std::string_view key, int64_t value) { add(key, static_cast<uint32_t>(value)); }
+  void number(std::string_view key, double value) { add(key, static_cast<float>(value)); }
+  template <typename T>
+  void add(std::string_view key, const T& value) {
+    metadata_.add(std::string(architecture_).append(".").append(key), value);
+  }
+
+ private:
+  GgufMetadata& metadata_;
+  std::string_view architecture_;
+};
+
+struct Family {
+  std::string_view architecture;                  // general.architecture
+  std::span<const std::string_view> model_types;  // of config.json
+  std::span<const NameRule> names;                // before those that all decoders share
+  bool has_decoder_names = true;
+  // Adds the architecture's keys, and tensors that the checkpoint has only as settings.
+  Result<void> (*describe)(const Checkpoint& checkpoint, FamilyKeys& keys,
+                           std::vector<OutputTensor>& tensors) = nullptr;
+};
+
+extern const Family kBert, kGemma, kGemma2, kGemma3, kGranite, kLfm2, kLlama, kPhi3, kQwen2, kQwen3, kQwen3Moe, kQwen35,
+    kSmolLm3;
+
+// The family of a config.json's "model_type". unsupported, with the list of those that are known.
+Result<const Family*> find_family(std::string_view model_type);
+
+// All tensors of the file: the checkpoint's, by the family's rules, after `described`. Errors: a tensor that no rule
+// names, experts that are missing, types that hold no floats, shapes that do not fit the settings.
+Result<std::vector<OutputTensor>> map_tensors(const Checkpoint& checkpoint, const Family& family,
+                                              std::vector<OutputTensor> described);
+
+}  // namespace nanomind

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which type each tensor of a quantised file gets: a plain type, or a mix that gives the tensors that matter most more
+// bits, by the names and rules that files of this format go by.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "format/gguf.h"
+#include "tensor/dtype.h"
+
+namespace nanomind {
+
+// "q4_k_m" and the like: what most matrices get, and how much more the others.
+enum class MixSize { plain, small, medium, large };
+struct Mix {
+  DType base = DType::q8_0;
+  MixSize size = MixSize::plain;
+};
+
+// A type ("q4_0", "q6_k") or a mix ("q4_k_m"), in any case. invalid_argument, with the list of both.
+Result<Mix> parse_mix(std::string_view text);
+
+// What general.file_type says of it.
+uint32_t file_type_of(const Mix& mix);
+
+// Tensors whose names match `pattern` (ECMAScript, anywhere in the name) get `dtype`.
+struct TypeRule {
+  std::string pattern;
+  DType dtype = DType::q8_0;
+};
+
+struct TypeChoice {
+  Mix mix;
+  std::vector<TypeRule> rules;     // the first that matches decides
+  std::optional<DType> head;       // the matrix that makes logits; by default Q6_K, or more if the mix is
+  std::optional<DType> embedding;  // the table of tokens, where it is not the head too
+};
+
+// The type of each tensor of `file`, in its order; nothing for those that stay as they are: vectors, routers, tables of
+// positions and small convolutions. Rows that do not divide into blocks get the nearest type of more bits that does.
+// Errors: a pattern that is no expression.
+Result<std::vector<std::optional<DType>>> choose_types(const GgufFile& file, const TypeChoice& choice);
+
+}  // namespace nanomind

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Qwen2, Qwen2.5 and Qwen3, dense and mixtures (GGUF archs "qwen2", "qwen3", "qwen3moe").
+#include <fmt/format.h>
+
+#include "convert/decoder_keys.h"
+#include "convert/family.h"
+
+namespace nanomind {
+namespace {
+
+constexpr std::string_view kQwen2Types[] = {"qwen2"};
+constexpr std::string_view kQwen3Types[] = {"qwen3"};
+constexpr std::string_view kQwen3MoeTypes[] = {"qwen3_moe"};
+
+Result<void> check_window(const Config& config) {
+  if (!config.flag_or("use_sliding_window", false)) return {};
+  return fail(ErrorCode::unsupported, fmt::format("{} asks for a sliding window, which GGUF files of this architecture "
+                                                  "cannot say.",
+                                                  config.subject()));
+}
+
+Result<void> describe(const Checkpoint& checkpoint, FamilyKeys& keys, std::vector<OutputTensor>& tensors) {
+  TRY(check_window(checkpoint.config));
+  return describe_decoder(checkpoint, keys, tensors);
+}
+
+Result<void> describe_moe(const Checkpoint& checkpoint, FamilyKeys& keys, std::vector<OutputTensor>& tensors) {
+  const Config& config = checkpoint.config;
+  if (!config.flag_or("norm_topk_prob", true) || config.integer_or("decoder_sparse_step", 1) != 1 ||
+      !config.integers("mlp_only_layers").empty()) {
+    return fail(ErrorCode::unsupported, fmt::format("{} asks for a mixture that GGUF files of this architecture cannot "
+                                                    "say.",
+                                                    config.subject()));
+  }
+  TRY(describe(checkpoint, keys, tensors));
+  keys.count("expert_feed_forward_length", TRY(config.integer("moe_intermediate_size")));
+  return {};
+}
+
+}  // namespace
+
+const Family kQwen2{.architecture = "qwen2", .model_types = kQwen2Types, .names = {}, .describe = describe};
+const Family kQwen3{.architecture = "qwen3", .model_types = kQwen3Types, .names = {}, .describe = describe};
+const Family kQwen3Moe{
+    .architecture = "qwen3moe", .model_types = kQwen3MoeTypes, .names = {}, .describe = describe_moe};
+
+}  // namespace nanomind

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Searches for the scale, or scale and offset, by which small integers stand for a block of numbers with the least sum
+// of squared errors. For given codes the best scale is a least-squares fit and for a given scale the best codes are the
+// nearest, so the search starts from many scales near the one that just covers the block and improves the best by turns
+// (Lloyd's method). Scales are compared as they will be stored: rounded to half.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace nanomind {
+
+// Codes from low (negative) to high.
+struct CodeRange {
+  int low = 0, high = 0;
+};
+
+// x ~ d * q.
+struct SymmetricFit {
+  float d = 0;  // exactly a half
+  double error = 0;
+};
+// `tries`: scales to each side of the usual one; `codes` gets the nearest codes. Sizes are equal and multiples of 8.
+SymmetricFit fit_symmetric(std::span<const float> x, CodeRange range, int tries, std::span<int8_t> codes);
+
+// x ~ d * q + m, q from 0 to high.
+struct OffsetFit {
+  float d = 0, m = 0;
+  double error = 0;
+};
+enum class Offset { any, not_positive };
+// `is_stored`: d and m are halves themselves; otherwise they are fitted as they are.
+OffsetFit fit_offset(std::span<const float> x, int high, Offset offset, bool is_stored, std::span<uint8_t> codes);
+
+// Sum of squared errors of the nearest codes, which are left in `codes`.
+double nearest_symmetric(std::span<const float> x, float d, CodeRange range, std::span<int8_t> codes);
+double nearest_offset(std::span<const float> x, float d, float m, int high, std::span<uint8_t> codes);
+
+// `value` as a half holds it, kept within the range of halves.
+float as_half(float value);
+
+}  // namespace nanomind

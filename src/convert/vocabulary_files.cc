@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/vocabulary_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "convert/pre_tokenizer_names.h"
+#include "convert/sentencepiece_model.h"
+#include "convert/tokenizer_json.h"
+#include "text/spelling.h"
+
+namespace nanomind {
+namespace {
+
+// A special token's spelling in tokenizer_config.json: a text, or an object that has it as "content".
+std::optional<std::string> special_spelling(const Config& settings, const char* key) {
+  if (auto text = json_text(settings.json(), key)) return text;
+  const Json* object = settings.find(key);
+  return object != nullptr ? json_text(*object, "content") : std::nullopt;
+}
+
+struct SpecialKey {
+  const char* spelling;   // in tokenizer_config.json
+  const char* id;         // in config.json
+  std::string_view gguf;  // after "tokenizer.ggml."
+};
+constexpr SpecialKey kSpecialKeys[] = {
+    {"bos_token", "bos_token_id", "bos_token_id"},     {"eos_token", "eos_token_id", "eos_token_id"},
+    {"unk_token", "unk_token_id", "unknown_token_id"}, {"sep_token", "sep_token_id", "seperator_token_id"},
+    {"pad_token", "pad_token_id", "padding_token_id"}, {"cls_token", "cls_token_id", "cls_token_id"},
+    {"mask_token", "mask_token_id", "mask_token_id"},
+};
+
+// The ids of special tokens, those that end an answer included: the tokenizer's own word first, then the model's.
+void add_special_ids(const Checkpoint& checkpoint, const Config& settings, const Config& generation,
+                     const TokenList& list, GgufMetadata& metadata) {
+  std::set<int64_t> ends;
+  const auto in_range = [&](int64_t id) { return id >= 0 && id < static_cast<int64_t>(list.tokens.size()); };
+  for (const SpecialKey& key : kSpecialKeys) {
+    int64_t id = -1;
+    if (const auto spelling = special_spelling(settings, key.spelling)) id = list.find(*spelling);
+    const auto ids = checkpoint.config.integers(key.id);
+    if (id < 0 && !ids.empty()) id = ids.front();
+    if (!in_range(id)) continue;
+    metadata.add(fmt::format("tokenizer.ggml.{}", key.gguf), static_cast<uint32_t>(id));
+    if (key.gguf == "eos_token_id") ends.insert(id);
+  }
+  // GGUF has names for two more ends, of a turn and of a message.
+  std::vector<int64_t> more = generation.integers("eos_token_id");
+  std::ranges::copy(checkpoint.config.integers("eos_token_id"), std::back_inserter(more));
+  size_t next = 0;
+  for (const int64_t id : more) {
+    constexpr std::string_view kNames[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+    if (!in_range(id) || !ends.insert(id).second || next == std::size(kNames)) continue;
+    metadata.add(kNames[next++], static_cast<uint32_t>(id));
+  }
+}
+
+// Whether the tokenizer's template puts `special` before or after a single text.
+bool template_has(const Json& processor, size_t from_end, const std::string& special) {
+  if (const Json* list = json_member(processor, "processors"); list != nullptr && list->is_array()) {
+    return std::ranges::any_of(*list, [&](const Json& item) { return template_has(item, from_end, special); });
+  }
+  const Json* single = json_member(processor, "single");
+  if (single == nullptr || !single->is_array() || single->empty()) return false;
+  const Json* token = json_member(from_end == 0 ? single->front() : single->back(), "SpecialToken");
+  return token != nullptr && json_text(*token, "id") == special;
+}
+
+void add_end_flags(const Config& settings, const Json* processor, GgufMetadata& metadata) {
+  const auto add = [&](const char* flag, const char* spelling_key, size_t from_end, std::string_view key) {
+    const auto spelling = special_spelling(settings, spelling_key);
+    const bool is_templated = processor != nullptr && spelling && template_has(*processor, from_end, *spelling);
+    metadata.add(key, settings.flag_or(flag, false) || is_templated);
+  };
+  add("add_bos_token", "bos_token", 0, "tokenizer.ggml.add_bos_token");
+  add("add_eos_token", "eos_token", 1, "tokenizer.ggml.add_eos_token");
+}
+
+Result<void> add_chat_template(const std::filesystem::path& folder, const Config& settings, GgufMetadata& metadata) {
+  auto text = TRY(read_optional_text(folder / "chat_template.jinja"));
+  const Config json = TRY(read_optional_config(folder / "chat_template.json"));
+  if (!text) text = json_text(json.json(), "chat_template");
+  if (!text) text = json_text(settings.json(), "chat_template");
+  // Some tokenizers have several under names.
+  if (const Json* list = settings.find("chat_template"); !text && list != nullptr && list->is_array()) {
+    for (const Json& item : *list) {
+      if (json_text(item, "name") == "default") text = json_text(item, "template");
+    }
+  }
+  if (text) metadata.add("tokenizer.chat_template", *text);
+  return {};
+}
+
+void add_list(const TokenList& list, GgufMetadata& metadata) {
+  std::vector<int32_t> types;
+  for (const TokenType type : list.types) types.push_back(static_cast<int32_t>(type));
+  metadata.add("tokenizer.ggml.tokens", list.tokens);
+  if (!list.scores.empty()) metadata.add("tokenizer.ggml.scores", list.scores);
+  metadata.add("tokenizer.ggml.token_type", types);
+}
+
+// Byte-level BPE works on the text as it is, or in the form that nearly all text has already.
+Result<void> check_normalizer(const Config& tokenizer) {
+  const Json* normalizer = tokenizer.find("normalizer");
+  if (normalizer == nullptr || json_text(*normalizer, "type") == "NFC") return {};
+  const Json* parts = json_member(*normalizer, "normalizers");
+  if (parts != nullptr && parts->is_array() && parts->empty()) return {};
+  return fail(ErrorCode::unsupported, fmt::format("{} changes text in a way that GGUF files cannot say: {:.200}",
+                                                  tokenizer.subject(), normalizer->dump() + "."));
+}
+
+Result<void> add_byte_level(const Checkpoint& checkpoint, const Config& tokenizer, TokenList list, int64_t rows,
+                            GgufMetadata& metadata) {
+  TRY(check_normalizer(tokenizer));
+  const Json* pre_tokenizer = tokenizer.find("pre_tokenizer");
+  const bool whole_words = tokenizer.part("model").flag_or("ignore_merges", false);
+  std::string name = TRY(recognise_pre_tokenizer(pre_tokenizer ? *pre_tokenizer : Json::object(), whole_words));
+  // The same rule by the name that programs look for.
+  if (checkpoint.model_type == "lfm2" && name == "llama-bpe") name = "lfm2";
+  list.fill_up(rows);
+  metadata.add("tokenizer.ggml.model", "gpt2").add("tokenizer.ggml.pre", name);
+  add_list(list, metadata);
+  metadata.add("tokenizer.ggml.merges", TRY(read_merges(tokenizer)));
+  return {};
+}
+
+// In GGUF a word's first piece has U+2581 before it, and those that continue have lost their "##".
+std::string wordpiece_spelling(const std::string& spelling, TokenType type) {
+  if (type == TokenType::control || type == TokenType::unused) return spelling;
+  if (spelling.starts_with("##")) return spelling.substr(2);
+  return std::string(kEscapedSpace).append(spelling);
+}
+
+Result<void> add_wordpiece(const Config& tokenizer, TokenList list, int64_t rows, GgufMetadata& metadata) {
+  const Config normalizer = tokenizer.part("normalizer");
+  const std::string prefix = tokenizer.part("model").text_or("continuing_subword_prefix", "##");
+  if (normalizer.text_or("type", "") != "BertNormalizer" || prefix != "##") {
+    return fail(ErrorCode::unsupported,
+                fmt::format("{}: only WordPiece with BERT's normaliser and \"##\" is known.", tokenizer.subject()));
+  }
+  for (size_t i = 0; i < list.tokens.size(); ++i) list.tokens[i] = wordpiece_spelling(list.tokens[i], list.types[i]);
+  list.fill_up(rows);
+  const bool lowercases = normalizer.flag_or("lowercase", true);
+  metadata.add("tokenizer.ggml.model", "bert").add("tokenizer.ggml.pre", "default");
+  add_list(list, metadata);
+  metadata.add("tokenizer.ggml.normalizer.lowercase", lowercases);
+  metadata.add("tokenizer.ggml.normalizer.strip_accents", normalizer.flag_or("strip_accents", lowercases));
+  return {};
+}
+
+// Pieces from tokenizer.model where there is one, otherwise from the merges; added tokens over them.
+Result<void> add_sentencepiece(const Checkpoint& checkpoint, const Config& tokenizer, TokenList list, int64_t rows,
+                               GgufMetadata& metadata) {
+  const auto path = checkpoint.folder / "tokenizer.model";
+  bool adds_space_prefix = tokenizer.json().dump().find("\"Prepend\"") != std::string::npos;
+  if (const auto bytes = TRY(read_optional_text(path))) {
+    const SentencePieceModel model = TRY(read_sentencepiece_model(*bytes, path.string()));
+    if (model.kind != SentencePieceModel::Kind::bpe)
+      return fail(ErrorCode::unsupported, fmt::format("{} is no model of BPE.", path.string()));
+    adds_space_prefix = model.adds_space_prefix;
+    list.scores.assign(list.tokens.size(), -1000.0F);
+    for (size_t i = 0; i < std::min(list.tokens.size(), model.pieces.tokens.size()); ++i) {
+      if (list.types[i] != TokenType::normal && model.pieces.types[i] == TokenType::normal) continue;
+      list.tokens[i] = model.pieces.tokens[i];
+      list.types[i] = model.pieces.types[i];
+      list.scores[i] = model.pieces.scores[i];
+    }
+  } else {
+    score_by_merges(TRY(read_merges(tokenizer)), list);
+    const int64_t unknown = list.find(tokenizer.part("model").text_or("unk_token", "<unk>"));
+    if (unknown >= 0) list.types[static_cast<size_t>(unknown)] = TokenType::unknown;
+  }
+  list.fill_up(rows);
+  metadata.add("tokenizer.ggml.model", "llama").add("tokenizer.ggml.pre", "default");
+  add_list(list, metadata);
+  metadata.add("tokenizer.ggml.add_space_prefix", adds_space_prefix);
+  return {};
+}
+
+}  // namespace
+
+Result<void> add_vocabulary(const Checkpoint& checkpoint, int64_t vocabulary, GgufMetadata& metadata) {
+  const Config tokenizer = TRY(read_config(checkpoint.folder / "tokenizer.json"));
+  const Config settings = TRY(read_optional_config(checkpoint.folder / "tokenizer_config.json"));
+  const Config generation = TRY(read_optional_config(checkpoint.folder / "generation_config.json"));
+  const Config model = tokenizer.part("model");
+  const std::string kind = model.text_or("type", "");
+  TokenList list = TRY(read_token_list(tokenizer, vocabulary));
+  if (kind == "WordPiece") {
+    TRY(add_wordpiece(tokenizer, list, vocabulary, metadata));
+  } else if (kind == "BPE" && model.flag_or("byte_fallback", false)) {
+    TRY(add_sentencepiece(checkpoint, tokenizer, list, vocabulary, metadata));
+  } else if (kind == "BPE") {
+    TRY(add_byte_level(checkpoint, tokenizer, list, vocabulary, metadata));
+  } else {
+    return fail(ErrorCode::unsupported,
+                fmt::format("{} is of the kind '{}'; BPE and WordPiece are converted.", tokenizer.subject(), kind));
+  }
+  add_special_ids(checkpoint, settings, generation, list, metadata);
+  if (kind == "WordPiece") return {};
+  add_end_flags(settings, tokenizer.find("post_processor"), metadata);
+  return add_chat_template(checkpoint.folder, settings, metadata);
+}
+
+}  // namespace nanomind
