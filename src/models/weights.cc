@@ -146,13 +146,21 @@ Weight WeightReader::bind(const std::string& name, const Shape& whole, const Sha
   } else if (tensor->shape != whole) {
     complain(fmt::format("Tensor {} has shape {}, expected {}.", name, to_string(tensor->shape), to_string(whole)));
   } else if (!tensor->dtype) {
-    const std::string_view type = gguf_type_name(tensor->type_number);
-    complain(fmt::format("Tensor {} has type {}, which is not supported yet; use a Q4_K_M, Q5_0, Q6_K or Q8_0 file.",
-                         name, type.empty() ? fmt::format("number {}", tensor->type_number) : std::string(type)));
+    refuse_type(name, tensor->type_number);
   } else {
     info.dtype = *tensor->dtype;
   }
   return recorder_.weight(std::move(info));
+}
+
+void WeightReader::refuse_type(std::string_view name, uint32_t type) {
+  if (!refused_types_.insert(type).second) return;
+  std::string text(gguf_type_name(type));
+  if (text.empty()) text = fmt::format("number {}", type);
+  refuse(
+      fmt::format("Tensor {} has type {}, which is not supported. Get the model as a file of another type: Q8_0, "
+                  "Q6_K, Q5_K_M, Q4_K_M, IQ4_XS, Q3_K_M or Q2_K, from large to small.",
+                  name, text));
 }
 
 Result<void> WeightReader::check() const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,10 +75,14 @@ class WeightReader {
   // The part of `shape` that starts at row `first` of a tensor of shape `whole`.
   Weight bind(const std::string& name, const Shape& whole, const Shape& shape, int64_t first);
 
+  // Tells once of each type that some tensor has and that we cannot run.
+  void refuse_type(std::string_view name, uint32_t type);
+
   const GgufFile& file_;
   Recorder& recorder_;
   std::string architecture_;
   std::vector<std::string> failures_;
+  std::set<uint32_t> refused_types_;
   ErrorCode code_ = ErrorCode::corrupt;
 };
 

@@ -78,6 +78,23 @@ TEST_F(WeightsTest, BindsExpertsAndRefusesThoseOfOddSizes) {
   EXPECT_EQ(result.error().code, ErrorCode::unsupported);
 }
 
+TEST_F(WeightsTest, NamesEachTypeThatCannotRunOnceAndWhatToDo) {
+  constexpr uint32_t kIq2Xxs = 16, kNoType = 200;
+  for (const char* name : {"a.weight", "b.weight"}) {
+    writer_.add_raw_tensor(name, {256, 1}, kIq2Xxs, std::vector<std::byte>(66));
+  }
+  writer_.add_raw_tensor("c.weight", {256, 1}, kNoType, std::vector<std::byte>(64));
+  WeightReader& reader = read();
+  for (const char* name : {"a", "b", "c"}) (void)reader.matrix(name, 1, 256);
+  const Result<void> result = reader.check();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::unsupported);
+  const std::string& message = result.error().message;
+  EXPECT_NE(message.find("Tensor a.weight has type IQ2_XXS, which is not supported. Get"), std::string::npos);
+  EXPECT_EQ(message.find("b.weight"), std::string::npos) << message;
+  EXPECT_NE(message.find("Tensor c.weight has type number 200"), std::string::npos) << message;
+}
+
 TEST_F(WeightsTest, FloatsOfMissingTensorsAreAFailureAndHarmless) {
   add("factors.weight", {4});
   WeightReader& reader = read();
