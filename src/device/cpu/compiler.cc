@@ -10,80 +10,23 @@
 #include <utility>
 
 #include "device/cpu/buffer_plan.h"
+#include "device/cpu/forms.h"
+#include "device/cpu/nodes.h"
 #include "tensor/packed.h"
 
 namespace nanomind::cpu {
 namespace {
 
-std::optional<IntWeight> int_weight(DType dtype) {
-  switch (dtype) {
-    case DType::q4_0: return IntWeight::q4_0;
-    case DType::q4_1: return IntWeight::q4_1;
-    case DType::q5_0: return IntWeight::q5_0;
-    case DType::q5_1: return IntWeight::q5_1;
-    case DType::q8_0: return IntWeight::q8_0;
-    case DType::q2_k: return IntWeight::q2_k;
-    case DType::q3_k: return IntWeight::q3_k;
-    case DType::q4_k: return IntWeight::q4_k;
-    case DType::q5_k: return IntWeight::q5_k;
-    case DType::q6_k: return IntWeight::q6_k;
-    case DType::iq4_nl: return IntWeight::iq4_nl;
-    case DType::iq4_xs: return IntWeight::iq4_xs;
-    case DType::mxfp4: return IntWeight::mxfp4;
-    default: return std::nullopt;
-  }
-}
-
-FloatWeight float_weight(DType dtype) {
-  if (dtype == DType::f16) return FloatWeight::f16;
-  if (dtype == DType::bf16) return FloatWeight::bf16;
-  return FloatWeight::f32;
-}
-
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
-
-// The values that an operation reads, and the one that it makes or changes.
-struct Uses {
-  std::vector<ValueId> reads;
-  ValueId writes = -1;
-};
-Uses uses(const Op& op) {
-  struct Visitor {
-    Uses operator()(const op::Embed& o) const { return {{}, o.out}; }
-    Uses operator()(const op::RmsNorm& o) const { return {{o.x}, o.out}; }
-    Uses operator()(const op::MatMul& o) const { return {{o.x}, o.out}; }
-    Uses operator()(const op::Rope& o) const { return {{o.x}, o.x}; }
-    Uses operator()(const op::Attention& o) const { return {{o.q, o.k, o.v}, o.out}; }
-    Uses operator()(const op::GatedActivation& o) const { return {{o.gate, o.up}, o.out}; }
-    Uses operator()(const op::Add& o) const { return {{o.a, o.b}, o.out}; }
-    Uses operator()(const op::Scale& o) const { return {{o.x}, o.x}; }
-    Uses operator()(const op::Experts& o) const { return {{o.x, o.logits}, o.out}; }
-    Uses operator()(const op::SigmoidGate& o) const { return {{o.y, o.x}, o.out}; }
-    Uses operator()(const op::SplitHeads& o) const { return {{o.x, o.second}, o.first}; }
-    Uses operator()(const op::ShortConv& o) const { return {{o.x}, o.out}; }
-    Uses operator()(const op::DeltaRule& o) const { return {{o.x, o.alpha, o.beta}, o.out}; }
-    Uses operator()(const op::LayerNorm& o) const { return {{o.x}, o.out}; }
-    Uses operator()(const op::Activate& o) const { return {{o.x}, o.out}; }
-    Uses operator()(const op::SelectRows& o) const { return {{o.x}, o.out}; }
-  };
-  return std::visit(Visitor{}, op);
-}
-
-// What products read instead of a value's floats.
-struct Form {
-  bool units = false;
-  bool only = true;
-  const GemmKernels* many = nullptr;
-  size_t slot = 0;
-};
-
-// Operations that become one instruction: one, or all products of one value.
-using Node = std::vector<const Op*>;
 
 class Compiler {
  public:
   Compiler(const Program& program, const CompileOptions& options, const KernelTable& kernels, int threads)
-      : program_(program), options_(options), kernels_(kernels), threads_(threads) {}
+      : program_(program),
+        options_(options),
+        kernels_(kernels),
+        chooser_(program, options, kernels),
+        threads_(threads) {}
 
   Result<CompiledProgram> compile() {
     TRY(check_weights());
@@ -136,62 +79,11 @@ class Compiler {
       }
       nodes_.push_back({&op});
     }
-    for (const auto& [value, node] : products) choose_form(value, nodes_[node]);
+    for (const auto& [value, node] : products) {
+      if (const Form form = chooser_.choose(value, nodes_[node]); form.units || form.many != nullptr)
+        forms_.emplace(value, form);
+    }
     insert_quantize_nodes();
-  }
-
-  // What a value's products read besides its floats.
-  void choose_form(ValueId id, const Node& products) {
-    Form form;
-    for (const Op* op : products) {
-      form.units |= int_weight(dtype_of(*op)).has_value();
-      form.only &= int_weight(dtype_of(*op)).has_value();
-    }
-    for (const Op& op : program_.ops) {
-      const std::vector<ValueId> reads = uses(op).reads;
-      form.only &= std::holds_alternative<op::MatMul>(op) || std::ranges::find(reads, id) == reads.end();
-    }
-    if (max_rows(id) >= kManyRows) {
-      if (may_be_fast(id) && serves(kernels_.gemm_fast, products))
-        form.many = &kernels_.gemm_fast;
-      else if (serves(kernels_.gemm, products))
-        form.many = &kernels_.gemm;
-    }
-    if (form.units || form.many != nullptr) forms_.emplace(id, form);
-  }
-
-  DType dtype_of(const Op& product) const {
-    return program_.weights[static_cast<size_t>(std::get<op::MatMul>(product).weight)].dtype;
-  }
-
-  // Whether all products but those of floats, which read float rows as well, can go by `gemm`, and any does.
-  bool serves(const GemmKernels& gemm, const Node& products) const {
-    const auto served = [&](const Op* op) { return multiply_many(gemm, dtype_of(*op)) != nullptr; };
-    const auto fine = [&](const Op* op) { return dtype_of(*op) == DType::f32 || served(op); };
-    return std::ranges::all_of(products, fine) && std::ranges::any_of(products, served);
-  }
-
-  // Float weights are kept as such for their accuracy, so with `high` their products stay in floats.
-  Gemm multiply_many(const GemmKernels& gemm, DType dtype) const {
-    const std::optional<IntWeight> integer = int_weight(dtype);
-    if (integer) return gemm.multiply[static_cast<int>(*integer)];
-    if (options_.precision == PromptPrecision::high) return nullptr;
-    return gemm.multiply_float[static_cast<int>(float_weight(dtype))];
-  }
-
-  // Results that are wanted are always computed exactly.
-  bool may_be_fast(ValueId id) const {
-    return kernels_.gemm_fast.pack != nullptr && options_.precision == PromptPrecision::fast &&
-           program_.values[static_cast<size_t>(id)].rows == Rows::tokens && width() >= kernels_.gemm_fast.min_width;
-  }
-
-  // Of the model: columns of the residual stream, which begins with the embedding.
-  int64_t width() const {
-    for (const Op& op : program_.ops) {
-      if (const auto* embed = std::get_if<op::Embed>(&op))
-        return program_.values[static_cast<size_t>(embed->out)].columns;
-    }
-    return 0;
   }
 
   // Norms and activations quantise what they make; other values get an instruction of their own before their product,
@@ -214,32 +106,7 @@ class Compiler {
     nodes_ = std::move(nodes);
   }
 
-  int64_t max_rows(ValueId id) const {
-    return program_.values[static_cast<size_t>(id)].rows == Rows::tokens ? options_.max_tokens : options_.max_outputs;
-  }
   int64_t stride(ValueId id) const { return round_up(program_.values[static_cast<size_t>(id)].columns, kGroupRows); }
-  // Units of a row, padded for any type of weights.
-  int64_t units(ValueId id) const {
-    return round_up(program_.values[static_cast<size_t>(id)].columns, kPaddedColumns) / kUnitColumns;
-  }
-
-  size_t form_bytes(ValueId id, const Form& form) const {
-    const int64_t rows = max_rows(id), few = form.many != nullptr ? std::min(rows, kManyRows) : rows;
-    const size_t units_bytes = form.units ? static_cast<size_t>(few * units(id)) * sizeof(ActivationUnit) : 0;
-    const int64_t columns = program_.values[static_cast<size_t>(id)].columns;
-    return std::max(units_bytes, form.many != nullptr ? form.many->packed_bytes(rows, columns) : 0);
-  }
-
-  // For panels of weights, of all threads.
-  size_t scratch_bytes() const {
-    size_t largest = 0;
-    for (const auto& [id, form] : forms_) {
-      if (form.many == nullptr) continue;
-      largest = std::max(largest, form.many->scratch_bytes(program_.values[static_cast<size_t>(id)].columns));
-    }
-    return (largest + 63) / 64 * 64 * static_cast<size_t>(threads_);
-  }
-
   Result<void> lay_out() {
     const size_t values = program_.values.size();
     std::vector<Lifetime> lives(values, {.bytes = 0, .first = -1, .last = -1});
@@ -259,16 +126,15 @@ class Compiler {
     }
     const int end = static_cast<int>(nodes_.size());
     touch(program_.output, end);
-    if (const auto found = forms_.find(program_.output); found != forms_.end()) found->second.only = false;
     for (size_t i = 0; i < values; ++i) {
       const auto id = static_cast<ValueId>(i);
-      lives[i].bytes = static_cast<size_t>(max_rows(id) * stride(id)) * sizeof(float);
+      lives[i].bytes = static_cast<size_t>(chooser_.max_rows(id) * stride(id)) * sizeof(float);
     }
     // The quantised form of a value lives exactly as long as the value needs to.
     for (auto& [id, form] : forms_) {
       form.slot = lives.size();
       Lifetime life = lives[static_cast<size_t>(id)];
-      life.bytes = form_bytes(id, form);
+      life.bytes = chooser_.bytes(id, form);
       lives.push_back(life);
     }
     const size_t first_rope = lives.size();
@@ -288,7 +154,7 @@ class Compiler {
     }
 
     const size_t scratch = lives.size(), parts = scratch + 1;
-    lives.push_back({.bytes = scratch_bytes(), .first = 0, .last = end});
+    lives.push_back({.bytes = chooser_.scratch_bytes(forms_, threads_), .first = 0, .last = end});
     int64_t widest_head = 0;
     for (const KvLayerInfo& layer : program_.kv_layers) widest_head = std::max(widest_head, layer.head_dim);
     lives.push_back({.bytes = attention_part_bytes(static_cast<int>(widest_head), threads_), .first = 0, .last = end});
@@ -322,7 +188,11 @@ class Compiler {
     const auto found = forms_.find(id);
     if (found == forms_.end()) return {};
     const Form& form = found->second;
-    return {.data = arena(form.slot), .stride = units(id), .units = form.units, .only = form.only, .many = form.many};
+    return {.data = arena(form.slot),
+            .stride = chooser_.units(id),
+            .units = form.units,
+            .only = form.only,
+            .many = form.many};
   }
   const float* vector(WeightId id) const {
     return id == kNoWeight ? nullptr : reinterpret_cast<const float*>(options_.weights[static_cast<size_t>(id)].data());
@@ -357,7 +227,7 @@ class Compiler {
         .blocks = round_up(columns, packed_traits(info.dtype).block_columns) / packed_traits(info.dtype).block_columns,
         .multiply = integer ? kernels_.matmul[static_cast<int>(*integer)] : nullptr,
         .multiply_float = integer ? nullptr : kernels_.matmul_float[static_cast<int>(float_weight(info.dtype))],
-        .multiply_many = many != nullptr ? multiply_many(*many, info.dtype) : nullptr,
+        .multiply_many = many != nullptr ? chooser_.multiply_many(*many, info.dtype) : nullptr,
         .bias = vector(o.bias),
         .out = matrix(o.out)};
   }
@@ -523,6 +393,7 @@ class Compiler {
   const Program& program_;
   const CompileOptions& options_;
   const KernelTable& kernels_;
+  FormChooser chooser_;
   int threads_;
   std::vector<Node> nodes_;
   std::map<size_t, ValueId> quantize_nodes_;  // node -> value that it quantises

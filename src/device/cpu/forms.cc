@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cpu/forms.h"
+
+#include <algorithm>
+
+namespace nanomind::cpu {
+namespace {
+
+int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+}  // namespace
+
+std::optional<IntWeight> int_weight(DType dtype) {
+  switch (dtype) {
+    case DType::q4_0: return IntWeight::q4_0;
+    case DType::q4_1: return IntWeight::q4_1;
+    case DType::q5_0: return IntWeight::q5_0;
+    case DType::q5_1: return IntWeight::q5_1;
+    case DType::q8_0: return IntWeight::q8_0;
+    case DType::q2_k: return IntWeight::q2_k;
+    case DType::q3_k: return IntWeight::q3_k;
+    case DType::q4_k: return IntWeight::q4_k;
+    case DType::q5_k: return IntWeight::q5_k;
+    case DType::q6_k: return IntWeight::q6_k;
+    case DType::iq4_nl: return IntWeight::iq4_nl;
+    case DType::iq4_xs: return IntWeight::iq4_xs;
+    case DType::mxfp4: return IntWeight::mxfp4;
+    default: return std::nullopt;
+  }
+}
+
+FloatWeight float_weight(DType dtype) {
+  if (dtype == DType::f16) return FloatWeight::f16;
+  if (dtype == DType::bf16) return FloatWeight::bf16;
+  return FloatWeight::f32;
+}
+
+Form FormChooser::choose(ValueId id, const Node& products) const {
+  Form form;
+  for (const Op* op : products) {
+    form.units |= int_weight(dtype_of(*op)).has_value();
+    form.only &= int_weight(dtype_of(*op)).has_value();
+  }
+  for (const Op& op : program_.ops) {
+    const std::vector<ValueId> reads = uses(op).reads;
+    form.only &= std::holds_alternative<op::MatMul>(op) || std::ranges::find(reads, id) == reads.end();
+  }
+  form.only &= id != program_.output;
+  if (max_rows(id) >= kManyRows) {
+    if (may_be_fast(id) && serves(kernels_.gemm_fast, products))
+      form.many = &kernels_.gemm_fast;
+    else if (serves(kernels_.gemm, products))
+      form.many = &kernels_.gemm;
+  }
+  return form;
+}
+
+DType FormChooser::dtype_of(const Op& product) const {
+  return program_.weights[static_cast<size_t>(std::get<op::MatMul>(product).weight)].dtype;
+}
+
+// Whether all products but those of floats, which read float rows as well, can go by `gemm`, and any does.
+bool FormChooser::serves(const GemmKernels& gemm, const Node& products) const {
+  const auto served = [&](const Op* op) { return multiply_many(gemm, dtype_of(*op)) != nullptr; };
+  const auto fine = [&](const Op* op) { return dtype_of(*op) == DType::f32 || served(op); };
+  return std::ranges::all_of(products, fine) && std::ranges::any_of(products, served);
+}
+
+Gemm FormChooser::multiply_many(const GemmKernels& gemm, DType dtype) const {
+  const std::optional<IntWeight> integer = int_weight(dtype);
+  if (integer) return gemm.multiply[static_cast<int>(*integer)];
+  if (options_.precision == PromptPrecision::high) return nullptr;
+  return gemm.multiply_float[static_cast<int>(float_weight(dtype))];
+}
+
+// Results that are wanted are always computed exactly.
+bool FormChooser::may_be_fast(ValueId id) const {
+  return kernels_.gemm_fast.pack != nullptr && options_.precision == PromptPrecision::fast &&
+         value(id).rows == Rows::tokens && width() >= kernels_.gemm_fast.min_width;
+}
+
+// Of the model: columns of the residual stream, which begins with the embedding.
+int64_t FormChooser::width() const {
+  for (const Op& op : program_.ops) {
+    if (const auto* embed = std::get_if<op::Embed>(&op)) return value(embed->out).columns;
+  }
+  return 0;
+}
+
+int64_t FormChooser::units(ValueId id) const { return round_up(value(id).columns, kPaddedColumns) / kUnitColumns; }
+
+size_t FormChooser::bytes(ValueId id, const Form& form) const {
+  const int64_t rows = max_rows(id), few = form.many != nullptr ? std::min(rows, kManyRows) : rows;
+  const size_t units_bytes = form.units ? static_cast<size_t>(few * units(id)) * sizeof(ActivationUnit) : 0;
+  return std::max(units_bytes, form.many != nullptr ? form.many->packed_bytes(rows, value(id).columns) : 0);
+}
+
+size_t FormChooser::scratch_bytes(const std::map<ValueId, Form>& forms, int threads) const {
+  size_t largest = 0;
+  for (const auto& [id, form] : forms) {
+    if (form.many != nullptr) largest = std::max(largest, form.many->scratch_bytes(value(id).columns));
+  }
+  return (largest + 63) / 64 * 64 * static_cast<size_t>(threads);
+}
+
+}  // namespace nanomind::cpu

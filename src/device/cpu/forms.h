@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// In which form products read a value: as activation units where they have few rows, packed by GemmKernels where many.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "device/cpu/instructions.h"
+#include "device/cpu/nodes.h"
+
+namespace nanomind::cpu {
+
+std::optional<IntWeight> int_weight(DType dtype);
+FloatWeight float_weight(DType dtype);
+
+struct Form {
+  bool units = false;  // any integer product reads the value
+  bool only = true;    // nothing reads its floats
+  const GemmKernels* many = nullptr;
+  size_t slot = 0;  // of the compiler's buffers
+};
+
+class FormChooser {
+ public:
+  FormChooser(const Program& program, const CompileOptions& options, const KernelTable& kernels)
+      : program_(program), options_(options), kernels_(kernels) {}
+
+  // What the products of a value read besides its floats.
+  Form choose(ValueId id, const Node& products) const;
+
+  // The function of `gemm` for weights of a type, or null. Float weights are kept as such for their accuracy, so with
+  // PromptPrecision::high their products stay in floats.
+  Gemm multiply_many(const GemmKernels& gemm, DType dtype) const;
+
+  int64_t max_rows(ValueId id) const {
+    return program_.values[static_cast<size_t>(id)].rows == Rows::tokens ? options_.max_tokens : options_.max_outputs;
+  }
+  // Units of a row, padded for any type of weights.
+  int64_t units(ValueId id) const;
+  size_t bytes(ValueId id, const Form& form) const;
+  // For panels of weights, of all threads.
+  size_t scratch_bytes(const std::map<ValueId, Form>& forms, int threads) const;
+
+ private:
+  const ValueInfo& value(ValueId id) const { return program_.values[static_cast<size_t>(id)]; }
+  DType dtype_of(const Op& product) const;
+  bool serves(const GemmKernels& gemm, const Node& products) const;
+  bool may_be_fast(ValueId id) const;
+  int64_t width() const;
+
+  const Program& program_;
+  const CompileOptions& options_;
+  const KernelTable& kernels_;
+};
+
+}  // namespace nanomind::cpu

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cpu/nodes.h"
+
+namespace nanomind::cpu {
+
+Uses uses(const Op& op) {
+  struct Visitor {
+    Uses operator()(const op::Embed& o) const { return {{}, o.out}; }
+    Uses operator()(const op::RmsNorm& o) const { return {{o.x}, o.out}; }
+    Uses operator()(const op::MatMul& o) const { return {{o.x}, o.out}; }
+    Uses operator()(const op::Rope& o) const { return {{o.x}, o.x}; }
+    Uses operator()(const op::Attention& o) const { return {{o.q, o.k, o.v}, o.out}; }
+    Uses operator()(const op::GatedActivation& o) const { return {{o.gate, o.up}, o.out}; }
+    Uses operator()(const op::Add& o) const { return {{o.a, o.b}, o.out}; }
+    Uses operator()(const op::Scale& o) const { return {{o.x}, o.x}; }
+    Uses operator()(const op::Experts& o) const { return {{o.x, o.logits}, o.out}; }
+    Uses operator()(const op::SigmoidGate& o) const { return {{o.y, o.x}, o.out}; }
+    Uses operator()(const op::SplitHeads& o) const { return {{o.x, o.second}, o.first}; }
+    Uses operator()(const op::ShortConv& o) const { return {{o.x}, o.out}; }
+    Uses operator()(const op::DeltaRule& o) const { return {{o.x, o.alpha, o.beta}, o.out}; }
+    Uses operator()(const op::LayerNorm& o) const { return {{o.x}, o.out}; }
+    Uses operator()(const op::Activate& o) const { return {{o.x}, o.out}; }
+    Uses operator()(const op::SelectRows& o) const { return {{o.x}, o.out}; }
+  };
+  return std::visit(Visitor{}, op);
+}
+
+}  // namespace nanomind::cpu
