@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors are compared with what follows from the formats: a block of n codes that spans its numbers has steps of
+// range / (n - 1), so no error is above half a step plus what rounding the scale to half adds.
+#include "convert/quantize.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "convert/quantize_row.h"
+#include "convert/test_folder.h"
+#include "format/gguf_test_writer.h"
+#include "ops/reference/dequantize.h"
+
+namespace nanomind {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+std::vector<float> normal(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> values(0, 0.02F);
+  std::vector<float> out(count);
+  for (float& value : out) value = values(random);
+  return out;
+}
+
+std::vector<float> round_trip(DType dtype, const std::vector<float>& x) {
+  std::vector<std::byte> bytes(row_bytes(dtype, x.size()));
+  quantize_row(dtype, x.data(), static_cast<int64_t>(x.size()), bytes.data());
+  std::vector<float> back(x.size());
+  reference::dequantize_row(dtype, bytes.data(), static_cast<int64_t>(x.size()), back.data());
+  return back;
+}
+
+double relative_error(DType dtype, const std::vector<float>& x) {
+  const std::vector<float> y = round_trip(dtype, x);
+  double error = 0, size = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    error += (x[i] - y[i]) * (x[i] - y[i]);
+    size += x[i] * x[i];
+  }
+  return std::sqrt(error / size);
+}
+
+// Of 65536 normal numbers of one seed, quantised by ggml 0.26 (ggml_quantize_chunk without an importance matrix); the
+// same distribution with other seeds differs by less than 1 %.
+TEST(QuantizeRow, IsCloserThanTheUsualTools) {
+  struct Case {
+    DType dtype;
+    double usual;
+  };
+  const Case cases[] = {
+      {DType::q4_0, 0.08609}, {DType::q4_1, 0.07812}, {DType::q5_0, 0.04265},
+      {DType::q5_1, 0.03780}, {DType::q2_k, 0.29614}, {DType::q3_k, 0.15090},
+      {DType::q4_k, 0.07135}, {DType::q5_k, 0.03617}, {DType::q6_k, 0.01776},
+  };
+  const std::vector<float> x = normal(65536, 7);
+  for (const auto& [dtype, usual] : cases) EXPECT_LT(relative_error(dtype, x), 0.99 * usual) << traits(dtype).name;
+}
+
+TEST(QuantizeRow, KeepsWhatTheTypeCanSay) {
+  // Codes times a half are exact: a block of each with all codes.
+  std::vector<float> steps(256);
+  for (size_t i = 0; i < steps.size(); ++i) steps[i] = 0.25F * static_cast<float>(static_cast<int>(i % 16) - 8);
+  for (const DType dtype : {DType::q4_0, DType::q5_0, DType::q4_1, DType::q5_1, DType::q4_k, DType::q5_k, DType::q6_k})
+    EXPECT_LT(relative_error(dtype, steps), 3e-3) << traits(dtype).name;
+  for (const DType dtype : {DType::q4_0, DType::q5_0}) EXPECT_EQ(round_trip(dtype, steps), steps);
+}
+
+TEST(QuantizeRow, TakesAnyFiniteBlock) {
+  for (const DType dtype : kDTypes) {
+    if (!can_quantize(dtype)) continue;
+    SCOPED_TRACE(traits(dtype).name);
+    const std::vector<float> zero(256, 0.0F);
+    EXPECT_EQ(round_trip(dtype, zero), zero);
+    std::vector<float> x(256, 0.0F);
+    x[3] = 3e38F, x[200] = -3e38F;
+    for (const float y : round_trip(dtype, x)) EXPECT_TRUE(std::isfinite(y) || dtype == DType::f16);
+    x.assign(256, 1e-30F);
+    for (const float y : round_trip(dtype, x)) EXPECT_NEAR(y, 0, 1e-6);
+    x.assign(256, 0.7F);
+    EXPECT_LT(relative_error(dtype, x), 0.02);
+  }
+}
+
+class QuantizeFile : public testing::Test {
+ protected:
+  // Two layers of a decoder whose rows divide into super-blocks, one matrix whose rows do not.
+  void SetUp() override {
+    GgufTestWriter w;
+    w.add("general.architecture", "llama").add("llama.block_count", uint32_t{8}).add("general.file_type", uint32_t{0});
+    w.add_floats("token_embd.weight", {4, 256}, normal(1024, 1));
+    w.add_floats("output.weight", {4, 256}, normal(1024, 2));
+    for (const int layer : {0, 1}) {
+      const std::string block = "blk." + std::to_string(layer) + ".";
+      w.add_floats(block + "attn_norm.weight", {256}, normal(256, 3));
+      w.add_floats(block + "attn_v.weight", {4, 256}, normal(1024, 4));
+      w.add_floats(block + "attn_q.weight", {4, 256}, normal(1024, 5));
+      w.add_floats(block + "ffn_up.weight", {4, 96}, normal(384, 6));
+      w.add_floats(block + "ffn_gate_inp.weight", {4, 256}, normal(1024, 7));
+    }
+    ASSERT_TRUE(w.write(source()));
+  }
+  fs::path source() const { return folder_.path() / "in.gguf"; }
+  fs::path target() const { return folder_.path() / "out.gguf"; }
+
+  Result<Quantized> quantize(const TypeChoice& choice, int threads = 1) const {
+    ThreadPool pool(threads);
+    return quantize_file(source(), target(), choice, {.pool = pool});
+  }
+  // "Q4_K" of a tensor of the result.
+  std::string type_of(std::string_view name) const {
+    const auto file = GgufFile::open(target());
+    return file ? std::string(traits(*file->tensor(name)->dtype).name) : file.error().message;
+  }
+  std::string bytes() const {
+    std::ifstream stream(target(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+
+ private:
+  TestFolder folder_;
+};
+
+TEST_F(QuantizeFile, GivesEachTensorItsType) {
+  ASSERT_TRUE(quantize({.mix = *parse_mix("Q4_K_M")}));
+  EXPECT_EQ(type_of("token_embd.weight"), "Q4_K");
+  EXPECT_EQ(type_of("output.weight"), "Q6_K");
+  EXPECT_EQ(type_of("blk.0.attn_v.weight"), "Q6_K");  // the first eighth
+  EXPECT_EQ(type_of("blk.1.attn_v.weight"), "Q4_K");
+  EXPECT_EQ(type_of("blk.0.attn_q.weight"), "Q4_K");
+  EXPECT_EQ(type_of("blk.0.ffn_up.weight"), "Q5_0");  // 96 columns are no super-block
+  EXPECT_EQ(type_of("blk.0.attn_norm.weight"), "F32");
+  EXPECT_EQ(type_of("blk.0.ffn_gate_inp.weight"), "F32");
+  EXPECT_EQ(GgufFile::open(target())->get_uint("general.file_type"), 15U);
+}
+
+TEST_F(QuantizeFile, ObeysRules) {
+  const auto done = quantize({.mix = *parse_mix("q4_0"),
+                              .rules = {{"blk\\.1\\.", DType::q8_0}, {"attn_v", DType::q5_1}},
+                              .head = DType::f16,
+                              .embedding = DType::q5_0});
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(type_of("token_embd.weight"), "Q5_0");
+  EXPECT_EQ(type_of("output.weight"), "F16");
+  EXPECT_EQ(type_of("blk.0.attn_v.weight"), "Q5_1");
+  EXPECT_EQ(type_of("blk.1.attn_v.weight"), "Q8_0");
+  EXPECT_EQ(type_of("blk.1.attn_norm.weight"), "F32");
+  const auto broken = quantize({.mix = *parse_mix("q4_0"), .rules = {{"(", DType::q8_0}}});
+  ASSERT_FALSE(broken);
+  EXPECT_THAT(broken.error().message, HasSubstr("no regular expression"));
+  EXPECT_FALSE(parse_mix("q9_9"));
+}
+
+TEST_F(QuantizeFile, WritesTheSameBytesWithAnyNumberOfThreads) {
+  ASSERT_TRUE(quantize({.mix = *parse_mix("q4_k_s")}, 1));
+  const std::string alone = bytes();
+  ASSERT_TRUE(quantize({.mix = *parse_mix("q4_k_s")}, 4));
+  EXPECT_EQ(bytes(), alone);
+}
+
+TEST_F(QuantizeFile, WarnsOfSourcesThatLostAlready) {
+  const auto first = quantize({.mix = *parse_mix("q4_0")});
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(first->warnings.empty());
+  fs::rename(target(), source());
+  const auto second = quantize({.mix = *parse_mix("q5_0")});
+  ASSERT_TRUE(second);
+  ASSERT_EQ(second->warnings.size(), 1U);
+  EXPECT_THAT(second->warnings[0], HasSubstr("quantised already (Q4_0)"));
+  // What has its type stays as it is.
+  const auto third = quantize({.mix = *parse_mix("q4_0")});
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->changed, 0U);
+}
+
+TEST_F(QuantizeFile, RefusesNumbersThatAreNone) {
+  GgufTestWriter w;
+  std::vector<float> x = normal(256, 1);
+  x[77] = NAN;
+  w.add("general.architecture", "llama").add_floats("output.weight", {1, 256}, x);
+  ASSERT_TRUE(w.write(source()));
+  const auto done = quantize({.mix = *parse_mix("q8_0")});
+  ASSERT_FALSE(done);
+  EXPECT_THAT(done.error().message, HasSubstr("no finite numbers"));
+  EXPECT_FALSE(fs::exists(target()));
+}
+
+}  // namespace
+}  // namespace nanomind
