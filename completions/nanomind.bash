@@ -10,6 +10,8 @@ _nanomind() {
   local commands="run chat pull list show rm pack tokenize perplexity embed rerank bench doctor help"
   local engine="-t --threads --memory --device --precision --isa"
   local answer="-n --max-tokens --system --temp --top-k --top-p --min-p --repeat-penalty --seed"
+  answer+=" --typical-p --presence-penalty --frequency-penalty --repeat-last --dry --dry-base --dry-length --dry-window --dry-breaker --xtc --xtc-threshold --mirostat --mirostat-rate --logit-bias"
+  answer+=" --stop --json-schema --grammar --gbnf --lark --regex --ignore-eos"
   local options=
   COMPREPLY=()
 
@@ -21,12 +23,14 @@ _nanomind() {
     --device) mapfile -t COMPREPLY < <(compgen -W "cpu" -- "$current"); return ;;
     --precision) mapfile -t COMPREPLY < <(compgen -W "fast high" -- "$current"); return ;;
     --isa) mapfile -t COMPREPLY < <(compgen -W "scalar avx2 avx512 neon dotprod" -- "$current"); return ;;
-    --logits) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    --logits | --json-schema | --grammar | --gbnf | --lark) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     -t | --threads | -n | --max-tokens | --ctx | --memory | --system | --temp | --top-k | --top-p | --min-p | --repeat-penalty | --seed | \
+      --typical-p | --presence-penalty | --frequency-penalty | --repeat-last | --dry | --dry-base | --dry-length | --dry-window | \
+      --dry-breaker | --xtc | --xtc-threshold | --mirostat | --mirostat-rate | --logit-bias | --stop | --regex | --logprobs | \
       -p | --prefill | --decode | -r | --repetitions | --chunks) return ;;
   esac
   case $command in
-    run) options="--raw --special --json --verbose --ctx $answer $engine" ;;
+    run) options="--raw --special --json --logprobs --verbose --ctx $answer $engine" ;;
     chat) options="--verbose --ctx $answer $engine" ;;
     pack) options=$engine ;;
     list | doctor | show) options="--json" ;;

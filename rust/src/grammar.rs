@@ -10,7 +10,7 @@ use toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie};
 
 use crate::abi::{free_handle, into_handle, into_status, Bytes, Text};
 use crate::guard::{caught, on_large_stack};
-use crate::json_spaces::{is_space, JsonSpaces};
+use crate::json_runs::{is_space, JsonRuns};
 
 /// NanomindGrammarKind of the header.
 const JSON_SCHEMA: i32 = 0;
@@ -23,23 +23,33 @@ const NESTING_MAX: usize = 500;
 
 pub struct Vocabulary {
     factory: Arc<ParserFactory>,
-    /// Tokens that begin with white space.
+    /// Tokens that begin with white space, and with a digit.
     spaces: Arc<SimpleVob>,
+    digits: Arc<SimpleVob>,
 }
 
 pub struct Grammar {
     matcher: Matcher,
     environment: TokEnv,
-    /// For JSON: how much white space has just been written, and the tokens that would add to it.
-    json: Option<(JsonSpaces, Arc<SimpleVob>)>,
+    /// For JSON: how much white space and how many digits have just been written, and the tokens that would add to them.
+    json: Option<Runs>,
+}
+
+struct Runs {
+    written: JsonRuns,
+    spaces: Arc<SimpleVob>,
+    digits: Arc<SimpleVob>,
 }
 
 impl Grammar {
     fn mask(&mut self) -> Result<SimpleVob, String> {
         let mut mask = self.matcher.compute_mask_or_eos().map_err(|e| e.to_string())?;
-        if let Some((written, spaces)) = &self.json {
-            if written.enough() {
-                mask.sub(spaces);
+        if let Some(runs) = &self.json {
+            if runs.written.enough_spaces() {
+                mask.sub(&runs.spaces);
+            }
+            if runs.written.enough_digits() {
+                mask.sub(&runs.digits);
             }
         }
         Ok(mask)
@@ -54,8 +64,8 @@ impl Grammar {
 
     fn accept(&mut self, token: u32) -> Result<(), String> {
         self.matcher.consume_token(token).map_err(|e| e.to_string())?;
-        if let Some((written, _)) = &mut self.json {
-            written.push(self.environment.tok_trie().token(token));
+        if let Some(runs) = &mut self.json {
+            runs.written.push(self.environment.tok_trie().token(token));
         }
         Ok(())
     }
@@ -78,13 +88,18 @@ fn build_vocabulary(words: Vec<Vec<u8>>, end_token: u32) -> Result<Vocabulary, S
     factory.quiet();
     // Error texts go to users, who have no use for the parser's state.
     factory.limits_mut().verbose_errors = false;
-    let mut spaces = environment.tok_trie().alloc_token_set();
-    for (id, word) in (0u32..).zip(&words) {
-        if word.first().is_some_and(|byte| is_space(*byte)) {
-            spaces.allow_token(id);
+    let starting_with = |begins: fn(u8) -> bool| {
+        let mut set = environment.tok_trie().alloc_token_set();
+        for (id, word) in (0u32..).zip(&words) {
+            if word.first().is_some_and(|byte| begins(*byte)) {
+                set.allow_token(id);
+            }
         }
-    }
-    Ok(Vocabulary { factory: Arc::new(factory), spaces: Arc::new(spaces) })
+        Arc::new(set)
+    };
+    let spaces = starting_with(is_space);
+    let digits = starting_with(|byte| byte.is_ascii_digit());
+    Ok(Vocabulary { factory: Arc::new(factory), spaces, digits })
 }
 
 /// Levels of brackets, counted without regard to quotes: a bound, not a parser.
@@ -137,7 +152,11 @@ fn build_grammar(vocabulary: &Vocabulary, kind: i32, source: &str) -> Result<Gra
         None => Ok(Grammar {
             matcher,
             environment: factory.tok_env().clone(),
-            json: (kind == JSON_SCHEMA).then(|| (JsonSpaces::default(), vocabulary.spaces.clone())),
+            json: (kind == JSON_SCHEMA).then(|| Runs {
+                written: JsonRuns::default(),
+                spaces: vocabulary.spaces.clone(),
+                digits: vocabulary.digits.clone(),
+            }),
         }),
     }
 }

@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counts white space between two JSON tokens. The grammar allows any amount, and a small model that likes spaces would go
-//! on with them until its budget is spent.
+//! Counts white space between two JSON tokens, and digits in a row. The grammar allows any amount, and a small model that
+//! likes either would go on until its budget is spent.
 
-const RUN_MAX: usize = 20;
+const SPACES_MAX: usize = 20;
+/// More than any 64-bit number needs in decimal.
+const DIGITS_MAX: usize = 24;
 
 pub fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
 #[derive(Default)]
-pub struct JsonSpaces {
+pub struct JsonRuns {
     in_string: bool,
     escaped: bool,
-    run: usize,
+    spaces: usize,
+    digits: usize,
 }
 
-impl JsonSpaces {
+impl JsonRuns {
     /// Follows text that is valid JSON so far.
     pub fn push(&mut self, bytes: &[u8]) {
         for &byte in bytes {
-            self.run = if !self.in_string && is_space(byte) { self.run + 1 } else { 0 };
+            self.spaces = if !self.in_string && is_space(byte) { self.spaces + 1 } else { 0 };
+            self.digits = if !self.in_string && byte.is_ascii_digit() { self.digits + 1 } else { 0 };
             if self.escaped {
                 self.escaped = false;
             } else if byte == b'\\' {
@@ -30,7 +34,11 @@ impl JsonSpaces {
         }
     }
 
-    pub fn enough(&self) -> bool {
-        self.run >= RUN_MAX
+    pub fn enough_spaces(&self) -> bool {
+        self.spaces >= SPACES_MAX
+    }
+
+    pub fn enough_digits(&self) -> bool {
+        self.digits >= DIGITS_MAX
     }
 }

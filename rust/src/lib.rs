@@ -6,6 +6,6 @@ mod abi;
 mod chat_template;
 mod grammar;
 mod guard;
-mod json_spaces;
+mod json_runs;
 mod line_editor;
 mod python_json;

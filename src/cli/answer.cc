@@ -7,11 +7,19 @@
 
 namespace nanomind {
 
-Result<Generation> generate_answer(const Context& context, Session& session, std::span<const TokenId> prompt,
-                                   const AnswerFlags& flags, Interrupt& interrupt, Streaming streaming) {
+Result<GenerateOptions> generate_options(const AnswerFlags& flags, const Tokenizer& tokenizer) {
   GenerateOptions options;
-  options.sampler = flags.sampler;
+  options.sampler = TRY(sampler_options(flags.sampling, tokenizer));
   options.max_tokens = flags.max_tokens;
+  options.stop = flags.stop;
+  if (flags.ignore_end) options.end_tokens = GenerateOptions::EndTokens::ignore;
+  options.constraint = TRY(read_constraint(flags.constraint));
+  TRY(check(options));
+  return options;
+}
+
+Result<Generation> generate_answer(const Context& context, Session& session, std::span<const TokenId> prompt,
+                                   GenerateOptions options, Interrupt& interrupt, Streaming streaming) {
   options.cancel = interrupt.flag();
   if (streaming == Streaming::to_output) {
     options.on_text = [&](std::string_view text) {
@@ -31,7 +39,8 @@ std::vector<Message> conversation(const std::string& system, const std::string& 
 
 const char* name(FinishReason reason) {
   switch (reason) {
-    case FinishReason::end_of_text: return "stop";
+    case FinishReason::end_of_text:
+    case FinishReason::stop_string: return "stop";
     case FinishReason::length: return "length";
     case FinishReason::context_full: return "context_full";
     case FinishReason::cancelled: return "cancelled";

@@ -16,15 +16,18 @@ namespace nanomind {
 
 enum class Streaming { to_output, none };
 
+// What the flags ask for; reads the files that they name.
+Result<GenerateOptions> generate_options(const AnswerFlags& flags, const Tokenizer& tokenizer);
+
 // Generates after `prompt` until the model, a limit or `interrupt` ends it; also ends when nobody reads the output any
 // more.
 Result<Generation> generate_answer(const Context& context, Session& session, std::span<const TokenId> prompt,
-                                   const AnswerFlags& flags, Interrupt& interrupt, Streaming streaming);
+                                   GenerateOptions options, Interrupt& interrupt, Streaming streaming);
 
 // System message, if any, and question.
 std::vector<Message> conversation(const std::string& system, const std::string& question);
 
-// "stop", "length", "context_full", "cancelled".
+// "stop" (the model ended, or a stop string came), "length", "context_full", "cancelled".
 const char* name(FinishReason reason);
 
 double tokens_per_second(int64_t tokens, double ms);

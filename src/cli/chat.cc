@@ -41,8 +41,8 @@ fs::path history_path(const Context& context) {
 class Chat {
  public:
   Chat(const Context& context, Engine& engine, std::unique_ptr<Session> session, const std::string& model,
-       const AnswerFlags& flags)
-      : context_(context), engine_(engine), session_(std::move(session)), flags_(flags) {
+       const AnswerFlags& flags, GenerateOptions options)
+      : context_(context), engine_(engine), session_(std::move(session)), options_(std::move(options)) {
     state_.conversation.model = model;
     state_.conversation.system = flags.system;
   }
@@ -62,7 +62,7 @@ class Chat {
   const Context& context_;
   Engine& engine_;
   std::unique_ptr<Session> session_;
-  AnswerFlags flags_;
+  GenerateOptions options_;
   ChatState state_;
   std::optional<LineEditor> editor_;    // absent: plain lines
   std::optional<Interrupt> interrupt_;  // with the editor always, else while answering
@@ -130,7 +130,7 @@ Result<Generation> Chat::generate() {
   const std::vector<TokenId> prompt = TRY(engine_.chat_prompt(state_.conversation.messages()));
   if (!interrupt_) interrupt_.emplace(Interrupt::Again::is_ignored);
   interrupt_->clear();
-  auto generation = generate_answer(context_, *session_, prompt, flags_, *interrupt_, Streaming::to_output);
+  auto generation = generate_answer(context_, *session_, prompt, options_, *interrupt_, Streaming::to_output);
   if (!editor_) {
     const bool interrupted = interrupt_->requested() && !context_.out.failed();
     interrupt_.reset();
@@ -176,7 +176,8 @@ Result<void> chat(const Context& context, Engine& engine, const std::string& mod
                             "nanomind run --raw {0} \"Once upon a time\"",
                             model));
   }
-  return Chat(context, engine, TRY(engine.open_session()), model, flags).run();
+  GenerateOptions options = TRY(generate_options(flags, engine.tokenizer()));
+  return Chat(context, engine, TRY(engine.open_session()), model, flags, std::move(options)).run();
 }
 
 }  // namespace nanomind

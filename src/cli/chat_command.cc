@@ -18,7 +18,7 @@ struct ChatFlags {
 
 Result<void> run(Context& context, const ChatFlags& flags) {
   if (flags.verbose) context.console.set_verbosity(Verbosity::verbose);
-  TRY(check(flags.answer.sampler));
+  TRY(check(flags.answer.sampling.sampler));
   const LocatedModel model = TRY(locate_model(context, flags.model));
   const auto engine = TRY(load_engine(context, model, flags.engine));
   return chat(context, *engine, model.name, flags.answer);

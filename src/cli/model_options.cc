@@ -41,32 +41,18 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
 }
 
 void add_answer_options(CLI::App& command, AnswerFlags& flags, const Settings& settings) {
-  flags = {.sampler = settings.sampler, .max_tokens = settings.max_tokens, .system = settings.system};
-  SamplerOptions& sampler = flags.sampler;
+  flags.max_tokens = settings.max_tokens;
+  flags.system = settings.system;
   command.add_option("-n,--max-tokens", flags.max_tokens, "stop after N tokens (default: when the answer ends)")
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 31))
       ->option_text("N");
   command.add_option("--system", flags.system, "system message for the conversation")->option_text("TEXT");
-  const std::string group = "Sampling";
-  command.add_option("--temp", sampler.temperature, "temperature; 0: always the likeliest token (default: 0.7)")
-      ->option_text("X")
-      ->group(group);
-  command.add_option("--top-k", sampler.top_k, "choose among the K likeliest tokens; 0: all (default: 40)")
-      ->option_text("K")
-      ->group(group);
-  command.add_option("--top-p", sampler.top_p, "choose among the likeliest that add up to P (default: 0.95)")
-      ->option_text("P")
-      ->group(group);
-  command.add_option("--min-p", sampler.min_p, "drop tokens below P of the likeliest (default: 0.05)")
-      ->option_text("P")
-      ->group(group);
-  command
-      .add_option("--repeat-penalty", sampler.repetition_penalty, "make recent tokens less likely; 1: off (default: 1)")
-      ->option_text("X")
-      ->group(group);
-  command.add_option("--seed", sampler.seed, "the same seed draws the same answer (default: random)")
-      ->option_text("N")
-      ->group(group);
+  command.add_option("--stop", flags.stop, "end the answer before this text; again for more")
+      ->option_text("TEXT")
+      ->allow_extra_args(false);
+  command.add_flag("--ignore-eos", flags.ignore_end, "go on where the model would end");
+  add_constraint_options(command, flags.constraint);
+  add_sampling_options(command, flags.sampling, settings);
 }
 
 }  // namespace nanomind

@@ -5,9 +5,11 @@
 #include <CLI/App.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "cli/constraint_options.h"
+#include "cli/sampling_options.h"
 #include "cli/settings.h"
-#include "runtime/sampler_options.h"
 
 namespace nanomind {
 
@@ -23,8 +25,11 @@ struct EngineFlags {
 };
 
 struct AnswerFlags {
-  SamplerOptions sampler;
+  SamplingFlags sampling;
+  ConstraintFlags constraint;
   int64_t max_tokens = -1;
+  std::vector<std::string> stop;
+  bool ignore_end = false;
   std::string system;
 };
 

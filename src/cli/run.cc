@@ -22,6 +22,7 @@ struct RunFlags {
   bool special = false;
   bool json = false;
   bool verbose = false;
+  int logprobs = -1;
 };
 
 struct Request {
@@ -68,10 +69,27 @@ Result<std::vector<TokenId>> make_prompt(const Context& context, const RunFlags&
   return prompt;
 }
 
-std::string to_json(const Generation& generation, size_t prompt_tokens, const EngineInfo& info,
+nlohmann::ordered_json to_json(const TokenLogprob& entry, const Tokenizer& tokenizer) {
+  return {{"id", entry.token}, {"token", tokenizer.bytes(entry.token)}, {"logprob", entry.logprob}};
+}
+
+// One entry per token, with the likeliest at its place.
+nlohmann::ordered_json to_json(const std::vector<LogprobRow>& rows, const Tokenizer& tokenizer) {
+  auto list = nlohmann::ordered_json::array();
+  for (const LogprobRow& row : rows) {
+    auto entry = to_json(row.chosen, tokenizer);
+    entry["top_logprobs"] = nlohmann::ordered_json::array();
+    for (const TokenLogprob& top : row.top) entry["top_logprobs"].push_back(to_json(top, tokenizer));
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+std::string to_json(const Generation& generation, size_t prompt_tokens, const Engine& engine,
                     const std::string& model) {
+  const EngineInfo& info = engine.info();
   const auto sampled = static_cast<int64_t>(generation.tokens.size());
-  const nlohmann::ordered_json json = {
+  nlohmann::ordered_json json = {
       {"model", model},
       {"text", generation.text},
       {"ids", generation.tokens},
@@ -85,18 +103,21 @@ std::string to_json(const Generation& generation, size_t prompt_tokens, const En
         {"decode_ms", generation.decode_ms},
         {"decode_tok_s", tokens_per_second(sampled, generation.decode_ms)}}},
   };
+  if (!generation.logprobs.empty()) json["logprobs"] = to_json(generation.logprobs, engine.tokenizer());
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 Result<void> answer(const Context& context, const RunFlags& flags, const LocatedModel& model, Engine& engine,
                     const std::string& question) {
+  GenerateOptions options = TRY(generate_options(flags.answer, engine.tokenizer()));
+  options.logprobs = flags.logprobs;
   const auto prompt = TRY(make_prompt(context, flags, engine, question));
   const auto session = TRY(engine.open_session());
   Interrupt interrupt(Interrupt::Again::ends_program);
   const auto streaming = flags.json ? Streaming::none : Streaming::to_output;
-  const Generation generation = TRY(generate_answer(context, *session, prompt, flags.answer, interrupt, streaming));
+  const Generation generation = TRY(generate_answer(context, *session, prompt, options, interrupt, streaming));
   if (flags.json) {
-    context.out.write(to_json(generation, prompt.size(), engine.info(), model.name));
+    context.out.write(to_json(generation, prompt.size(), engine, model.name));
   } else if ((!flags.raw || context.out.is_terminal()) && !generation.text.ends_with('\n')) {
     context.out.write("\n");
   }
@@ -110,7 +131,10 @@ Result<void> answer(const Context& context, const RunFlags& flags, const Located
 
 Result<void> run(Context& context, RunFlags& flags) {
   if (flags.verbose) context.console.set_verbosity(Verbosity::verbose);
-  TRY(check(flags.answer.sampler));
+  TRY(check(flags.answer.sampling.sampler));
+  if (flags.logprobs >= 0 && !flags.json) {
+    return fail(ErrorCode::invalid_argument, "Log-probabilities are part of the JSON: add --json.");
+  }
   Request request = TRY(split_words(context, flags.words));
   TRY(add_input(context, flags, request));
   if (!request.question && (flags.raw || flags.json || !input_is_terminal())) {
@@ -133,6 +157,9 @@ void add_run(CLI::App& app, Context& context, Action& action) {
   command->add_flag("--special", flags->special,
                     "with --raw: read control tokens such as <|im_end|> as what they stand for");
   command->add_flag("--json", flags->json, "print one JSON object when the answer is complete");
+  command->add_option("--logprobs", flags->logprobs, "with --json: log-probabilities, and of the N likeliest tokens")
+      ->check(CLI::Range(0, kMostLogprobs))
+      ->option_text("N");
   command->add_flag("--verbose", flags->verbose, "tell about loading and speed on standard error");
   add_answer_options(*command, flags->answer, context.settings);
   add_engine_options(*command, flags->engine, context.settings, ContextOption::offered);

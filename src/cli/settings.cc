@@ -43,6 +43,18 @@ Result<void> set_sampler_number(Settings& settings, Value value) {
   return {};
 }
 
+template <auto Part, auto Field>
+Result<void> set_number(Settings& settings, Value value) {
+  (settings.sampler.*Part).*Field = TRY(parse_number(value));
+  return {};
+}
+
+template <auto Part, auto Field>
+Result<void> set_count(Settings& settings, Value value) {
+  (settings.sampler.*Part).*Field = static_cast<int>(TRY(parse_integer(value, 0, kMostWindow)));
+  return {};
+}
+
 constexpr std::array kSettings = {
     Setting{"model", set_text<&Settings::model>},
     Setting{"models", set_text<&Settings::models_folder>},
@@ -76,7 +88,29 @@ constexpr std::array kSettings = {
             }},
     Setting{"top_p", set_sampler_number<&SamplerOptions::top_p>},
     Setting{"min_p", set_sampler_number<&SamplerOptions::min_p>},
+    Setting{"typical_p", set_sampler_number<&SamplerOptions::typical_p>},
     Setting{"repeat_penalty", set_sampler_number<&SamplerOptions::repetition_penalty>},
+    Setting{"presence_penalty", set_sampler_number<&SamplerOptions::presence_penalty>},
+    Setting{"frequency_penalty", set_sampler_number<&SamplerOptions::frequency_penalty>},
+    Setting{"repeat_last",
+            [](Settings& s, Value v) -> Result<void> {
+              s.sampler.repetition_window = static_cast<int>(TRY(parse_integer(v, -1, kMostWindow)));
+              return {};
+            }},
+    Setting{"dry", set_number<&SamplerOptions::dry, &DryOptions::multiplier>},
+    Setting{"dry_base", set_number<&SamplerOptions::dry, &DryOptions::base>},
+    Setting{"dry_length", set_count<&SamplerOptions::dry, &DryOptions::allowed_length>},
+    Setting{"dry_window", set_count<&SamplerOptions::dry, &DryOptions::window>},
+    Setting{"xtc", set_number<&SamplerOptions::xtc, &XtcOptions::probability>},
+    Setting{"xtc_threshold", set_number<&SamplerOptions::xtc, &XtcOptions::threshold>},
+    Setting{"mirostat",
+            [](Settings& s, Value v) -> Result<void> {
+              s.sampler.mirostat.tau = TRY(parse_number(v));
+              const bool on = s.sampler.mirostat.tau > 0;
+              s.sampler.mirostat.version = on ? MirostatOptions::Version::v2 : MirostatOptions::Version::off;
+              return {};
+            }},
+    Setting{"mirostat_rate", set_number<&SamplerOptions::mirostat, &MirostatOptions::eta>},
     Setting{"seed",
             [](Settings& s, Value v) -> Result<void> {
               s.sampler.seed = static_cast<uint64_t>(TRY(parse_integer(v, 0, INT64_MAX)));

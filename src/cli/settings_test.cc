@@ -21,6 +21,31 @@ TEST(Settings, TomlSetsEveryKindOfValue) {
   EXPECT_EQ(settings.memory_bytes, 2147483648u);
 }
 
+TEST(Settings, EverySamplerOptionCanBeSet) {
+  Settings settings;
+  ASSERT_TRUE(apply_toml(settings,
+                         "typical_p=0.9\npresence_penalty=0.1\nfrequency_penalty=0.2\nrepeat_last=-1\ndry=0.8\n"
+                         "dry_base=2\ndry_length=3\ndry_window=99\nxtc=0.5\nxtc_threshold=0.2\nmirostat=3\n"
+                         "mirostat_rate=0.3\n",
+                         "c.toml", Log()));
+  const SamplerOptions& o = settings.sampler;
+  EXPECT_EQ(o.typical_p, 0.9);
+  EXPECT_EQ(o.presence_penalty, 0.1);
+  EXPECT_EQ(o.frequency_penalty, 0.2);
+  EXPECT_EQ(o.repetition_window, -1);
+  EXPECT_EQ(o.dry.multiplier, 0.8);
+  EXPECT_EQ(o.dry.base, 2);
+  EXPECT_EQ(o.dry.allowed_length, 3);
+  EXPECT_EQ(o.dry.window, 99);
+  EXPECT_EQ(o.xtc.probability, 0.5);
+  EXPECT_EQ(o.xtc.threshold, 0.2);
+  EXPECT_EQ(o.mirostat.version, MirostatOptions::Version::v2);
+  EXPECT_EQ(o.mirostat.tau, 3);
+  EXPECT_EQ(o.mirostat.eta, 0.3);
+  ASSERT_TRUE(apply_setting(settings, "mirostat", "0"));
+  EXPECT_EQ(o.mirostat.version, MirostatOptions::Version::off);
+}
+
 TEST(Settings, WrongTomlSaysWhere) {
   Settings settings;
   auto broken = apply_toml(settings, "model = 'a'\nthreads = = 3\n", "c.toml", Log());

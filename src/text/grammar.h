@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constrained output: which tokens may come next so that the answer matches a JSON schema, a regular expression or a
-// Lark grammar. Between two JSON tokens about 20 characters of white space are allowed, and none after the value.
+// Lark grammar. Between two JSON tokens about 20 characters of white space are allowed, and none after the value;
+// a number has about 24 digits in a row at most.
 #pragma once
 
 #include <cstdint>

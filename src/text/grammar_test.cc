@@ -108,6 +108,15 @@ TEST_F(GrammarTest, WhiteSpaceEnds) {
   EXPECT_LT(steps, 250);  // at most 20 at each of 10 places, and the text itself
 }
 
+TEST_F(GrammarTest, NumbersEnd) {
+  Grammar grammar = schema(R"({"type":"integer"})");
+  const std::string digits(1000, '1');
+  const size_t length = advance(grammar, digits).size();
+  EXPECT_GE(length, 20u);  // 2^64 has as many
+  EXPECT_LT(length, 40u);
+  EXPECT_TRUE(allows(grammar, *tokenizer_->end_token()));
+}
+
 TEST_F(GrammarTest, RegexAndLark) {
   Grammar regex = *Grammar::from_regex("[0-9]{3}-[a-f]+", *vocabulary_);
   EXPECT_EQ(advance(regex, "123-abg"), "123-ab");

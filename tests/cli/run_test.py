@@ -11,8 +11,8 @@ from program import PROGRAM, ROOT, ProgramTest, main, real_model
 
 
 class Run(ProgramTest):
-    def answer(self, *arguments, **options):
-        return json.loads(self.expect(0, "run", self.tiny, "--json", "--temp", "0", "-n", "4", *arguments, **options).stdout)
+    def answer(self, *arguments, tokens=4, **options):
+        return json.loads(self.expect(0, "run", self.tiny, "--json", "--temp", "0", "-n", tokens, *arguments, **options).stdout)
 
     def test_json(self):
         answer = self.answer("--raw", "hello", stdin=None)
@@ -36,6 +36,47 @@ class Run(ProgramTest):
             return json.loads(done.stdout)["ids"]
         self.assertEqual(draw(1), draw(1))
         self.assertNotEqual(draw(1), draw(2))
+
+    def test_logprobs(self):
+        answer = self.answer("--raw", "hello", "--logprobs", "2", stdin=None)
+        self.assertEqual([entry["id"] for entry in answer["logprobs"]], answer["ids"])
+        for entry in answer["logprobs"]:
+            self.assertEqual(entry["top_logprobs"][0]["id"], entry["id"])  # temperature 0
+            self.assertLessEqual(entry["logprob"], 0)
+            self.assertEqual(len(entry["top_logprobs"]), 2)
+        self.assertIn(b"--json", self.expect(2, "run", self.tiny, "hello", "--logprobs", "2", stdin=None).stderr)
+
+    def test_stop_and_bias(self):
+        forty = self.answer("--raw", "hello", "--logit-bias", "65=1e4", stdin=None, tokens=40)["text"]
+        self.assertEqual(len(forty), 40)
+        stopped = self.answer("--raw", "hello", "--stop", "not there at all", "--stop", forty[:3], "--regex", "xy" + forty, stdin=None,
+                              tokens=40)
+        self.assertEqual(stopped["text"], "xy")
+        self.assertEqual(stopped["finish_reason"], "stop")
+        first = self.answer("--raw", "hello", stdin=None)["ids"][0]
+        self.assertNotEqual(self.answer("--raw", "hello", "--logit-bias", f"{first}=ban", stdin=None)["ids"][0], first)
+        self.assertEqual(self.answer("--raw", "hello", "--logit-bias", "7=1e4", stdin=None)["ids"], [7] * 4)
+        for wrong in ("7", "=3", "7=x", "999999999=1"):
+            self.assertNotEqual(self.run_program("run", self.tiny, "hello", "--logit-bias", wrong, stdin=None).returncode, 0)
+
+    def test_form_of_the_answer(self):
+        schema = '{"enum": [{"a": [1, 2]}]}'
+        answer = self.answer("--raw", "hello", "--json-schema", schema, stdin=None, tokens=400)
+        self.assertEqual(json.loads(answer["text"]), {"a": [1, 2]})
+        self.assertEqual(answer["finish_reason"], "stop")
+        self.assertEqual(self.answer("--raw", "hello", "--regex", "ab[c]d", stdin=None, tokens=100)["text"], "abcd")
+        for name, text in (("g.gbnf", 'root ::= "yes"'), ("g.lark", 'start: "yes"'), ("schema.json", '{"const": "yes"}')):
+            path = self.home / name
+            path.write_text(text)
+            flag = "--json-schema" if name.endswith("json") else "--grammar"
+            answer = self.answer("--raw", "hello", flag, path, stdin=None, tokens=100)
+            self.assertEqual(answer["text"].strip('"'), "yes")
+        path = self.home / "wrong.gbnf"
+        path.write_text('root ::= "a"\n\nb ::= c')
+        self.assertIn(b"Line 3", self.expect(2, "run", self.tiny, "hello", "--grammar", path, stdin=None).stderr)
+        self.assertIn(b"--gbnf", self.expect(2, "run", self.tiny, "hello", "--grammar", "grammar.txt", stdin=None).stderr)
+        self.assertIn(b"one form", self.expect(2, "run", self.tiny, "hello", "--regex", "a", "--grammar", path, stdin=None).stderr)
+        self.assertIn(b"schema", self.expect(2, "run", self.tiny, "hello", "--json-schema", "{", stdin=None).stderr)
 
     def test_piped_text_is_the_question_or_follows_it(self):
         piped = self.answer("--raw", stdin="one\n\ntwo")
