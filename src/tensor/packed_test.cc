@@ -39,92 +39,102 @@ std::vector<std::byte> random_bytes(size_t size, uint32_t seed) {
 
 double half(uint16_t h) { return float_from_half(h); }
 
-// Element `c` of a GGUF row by the formula of its type.
-double element(DType dtype, const std::byte* row, int64_t c) {
-  const DTypeTraits& t = traits(dtype);
-  const std::byte* at = row + c / t.block_columns * t.block_bytes;
-  const int i = static_cast<int>(c % t.block_columns);
-  const auto block = [&]<typename Block>(Block b) {
-    std::memcpy(&b, at, sizeof b);
-    return b;
-  };
+template <typename Block>
+Block block_at(const std::byte* at) {
+  Block b;
+  std::memcpy(&b, at, sizeof b);
+  return b;
+}
+
+// Element `i` of a block of 256 by the formula of its type.
+double element_of_256(DType dtype, const std::byte* at, int i) {
   // Scale and min s of the 6 bits that Q4_K and Q5_K have in 12 bytes.
   const auto scale_of = [](const uint8_t* b, int s) {
     return s < 4 ? b[s] & 63 : (b[s + 4] & 15) | (b[s - 4] >> 6) << 4;
   };
   const auto min_of = [](const uint8_t* b, int s) { return s < 4 ? b[s + 4] & 63 : b[s + 4] >> 4 | (b[s] >> 6) << 4; };
-  const auto nibble = [&](const uint8_t* qs) { return i < 16 ? qs[i] & 15 : qs[i - 16] >> 4; };
   switch (dtype) {
-    case DType::f32: return block(float());
-    case DType::f16: return half(block(uint16_t()));
-    case DType::bf16: return float_from_bf16(block(uint16_t()));
-    case DType::q4_0: {
-      const BlockQ4_0 b = block(BlockQ4_0());
-      return half(b.d) * (nibble(b.qs) - 8);
-    }
-    case DType::q4_1: {
-      const BlockQ4_1 b = block(BlockQ4_1());
-      return half(b.d) * nibble(b.qs) + half(b.m);
-    }
-    case DType::q5_0: {
-      const BlockQ5_0 b = block(BlockQ5_0());
-      return half(b.d) * ((nibble(b.qs) | (b.qh[i / 8] >> i % 8 & 1) << 4) - 16);
-    }
-    case DType::q5_1: {
-      const BlockQ5_1 b = block(BlockQ5_1());
-      return half(b.d) * (nibble(b.qs) | (b.qh[i / 8] >> i % 8 & 1) << 4) + half(b.m);
-    }
-    case DType::q8_0: {
-      const BlockQ8_0 b = block(BlockQ8_0());
-      return half(b.d) * b.qs[i];
-    }
     case DType::q2_k: {
-      const BlockQ2_K b = block(BlockQ2_K());
+      const auto b = block_at<BlockQ2_K>(at);
       const int q = b.qs[32 * (i / 128) + i % 32] >> 2 * (i % 128 / 32) & 3, s = b.scales[i / 16];
       return half(b.d) * (s & 15) * q - half(b.dmin) * (s >> 4);
     }
     case DType::q3_k: {
-      const BlockQ3_K b = block(BlockQ3_K());
+      const auto b = block_at<BlockQ3_K>(at);
       const int low = b.qs[32 * (i / 128) + i % 32] >> 2 * (i % 128 / 32) & 3, high = b.hmask[i % 32] >> i / 32 & 1;
       const int s = i / 16, four = s < 8 ? b.scales[s] & 15 : b.scales[s - 8] >> 4;
       const int scale = (four | (b.scales[8 + s % 4] >> 2 * (s / 4) & 3) << 4) - 32;
       return half(b.d) * scale * ((low | high << 2) - 4);
     }
     case DType::q4_k: {
-      const BlockQ4_K b = block(BlockQ4_K());
+      const auto b = block_at<BlockQ4_K>(at);
       const int s = i / 32;
       const int byte = b.qs[32 * (s / 2) + i % 32];
       return half(b.d) * scale_of(b.scales, s) * (s % 2 ? byte >> 4 : byte & 15) - half(b.dmin) * min_of(b.scales, s);
     }
     case DType::q5_k: {
-      const BlockQ5_K b = block(BlockQ5_K());
+      const auto b = block_at<BlockQ5_K>(at);
       const int s = i / 32, byte = b.qs[32 * (s / 2) + i % 32];
       const int q = (s % 2 ? byte >> 4 : byte & 15) | (b.qh[i % 32] >> s & 1) << 4;
       return half(b.d) * scale_of(b.scales, s) * q - half(b.dmin) * min_of(b.scales, s);
     }
     case DType::q6_k: {
-      const BlockQ6_K b = block(BlockQ6_K());
+      const auto b = block_at<BlockQ6_K>(at);
       const int h = i / 128, j = i % 128 / 32, l = i % 32;
       const int byte = b.ql[64 * h + 32 * (j & 1) + l];
       const int q = (j < 2 ? byte & 15 : byte >> 4) | (b.qh[32 * h + l] >> 2 * j & 3) << 4;
       return half(b.d) * b.scales[i / 16] * (q - 32);
     }
-    case DType::iq4_nl: {
-      const BlockIQ4_NL b = block(BlockIQ4_NL());
-      return half(b.d) * kIq4Values[nibble(b.qs)];
-    }
     case DType::iq4_xs: {
-      const BlockIQ4_XS b = block(BlockIQ4_XS());
+      const auto b = block_at<BlockIQ4_XS>(at);
       const int s = i / 32, byte = b.qs[16 * s + i % 16];
       const int scale = (b.scales_l[s / 2] >> 4 * (s % 2) & 15) | (b.scales_h >> 2 * s & 3) << 4;
       return half(b.d) * (scale - 32) * kIq4Values[i % 32 < 16 ? byte & 15 : byte >> 4];
     }
+    default: return NAN;
+  }
+}
+
+// Element `c` of a GGUF row by the formula of its type.
+double element(DType dtype, const std::byte* row, int64_t c) {
+  const DTypeTraits& t = traits(dtype);
+  const std::byte* at = row + c / t.block_columns * t.block_bytes;
+  const int i = static_cast<int>(c % t.block_columns);
+  const auto nibble = [&](const uint8_t* qs) { return i < 16 ? qs[i] & 15 : qs[i - 16] >> 4; };
+  switch (dtype) {
+    case DType::f32: return block_at<float>(at);
+    case DType::f16: return half(block_at<uint16_t>(at));
+    case DType::bf16: return float_from_bf16(block_at<uint16_t>(at));
+    case DType::q4_0: {
+      const auto b = block_at<BlockQ4_0>(at);
+      return half(b.d) * (nibble(b.qs) - 8);
+    }
+    case DType::q4_1: {
+      const auto b = block_at<BlockQ4_1>(at);
+      return half(b.d) * nibble(b.qs) + half(b.m);
+    }
+    case DType::q5_0: {
+      const auto b = block_at<BlockQ5_0>(at);
+      return half(b.d) * ((nibble(b.qs) | (b.qh[i / 8] >> i % 8 & 1) << 4) - 16);
+    }
+    case DType::q5_1: {
+      const auto b = block_at<BlockQ5_1>(at);
+      return half(b.d) * (nibble(b.qs) | (b.qh[i / 8] >> i % 8 & 1) << 4) + half(b.m);
+    }
+    case DType::q8_0: {
+      const auto b = block_at<BlockQ8_0>(at);
+      return half(b.d) * b.qs[i];
+    }
+    case DType::iq4_nl: {
+      const auto b = block_at<BlockIQ4_NL>(at);
+      return half(b.d) * kIq4Values[nibble(b.qs)];
+    }
     case DType::mxfp4: {  // as a float, since 2^127 * 12 has none
-      const BlockMXFP4 b = block(BlockMXFP4());
+      const auto b = block_at<BlockMXFP4>(at);
       return static_cast<float>(std::ldexp(kMxfp4Values[nibble(b.qs)], b.e - 128));
     }
+    default: return element_of_256(dtype, at, i);
   }
-  return NAN;
 }
 
 // The largest magnitude of scale * q where a min is added to that, 0 elsewhere.

@@ -44,7 +44,8 @@ struct AlignedDelete {
   void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{1 << 21}); }
 };
 
-// Bytes of thread `index`, made once; their values are valid codes and small scales of every type.
+// Bytes of thread `index`, made once; their values are valid codes and scales of every type, none so small that products
+// would be subnormal.
 const std::byte* memory(int index) {
   static std::mutex mutex;
   static std::vector<std::unique_ptr<std::byte, AlignedDelete>> buffers;
@@ -53,7 +54,7 @@ const std::byte* memory(int index) {
     buffers.emplace_back(static_cast<std::byte*>(::operator new(kBytesPerThread, std::align_val_t{1 << 21})));
     // With pages of 4 KiB the TLB, not memory, would be the limit of all but the largest blocks.
     madvise(buffers.back().get(), kBytesPerThread, MADV_HUGEPAGE);
-    std::memset(buffers.back().get(), 0x11, kBytesPerThread);
+    std::memset(buffers.back().get(), 0x35, kBytesPerThread);
   }
   return buffers[static_cast<size_t>(index)].get();
 }
