@@ -69,7 +69,8 @@ class OffsetQuantizer {
  private:
   std::span<const float> sub(int s) const { return {x_ + s * kind_.width, static_cast<size_t>(kind_.width)}; }
   std::span<uint8_t> codes(std::array<uint8_t, kSuperBlock>& all, int s) const {
-    return std::span(all).subspan(static_cast<size_t>(s * kind_.width), static_cast<size_t>(kind_.width));
+    return std::span(all).subspan(static_cast<size_t>(s) * static_cast<size_t>(kind_.width),
+                                  static_cast<size_t>(kind_.width));
   }
   uint8_t small(float value, float unit) const {
     if (unit == 0) return 0;
