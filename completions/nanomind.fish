@@ -5,7 +5,7 @@ function __nanomind_models
     nanomind list 2>/dev/null | awk 'NR > 1 { print $1 }'
 end
 
-set -l commands run chat pull list show rm pack tokenize perplexity embed rerank bench doctor help
+set -l commands run chat pull list show rm convert quantize pack tokenize perplexity embed rerank bench doctor help
 set -l with_engine run chat pack perplexity embed rerank bench
 set -l with_answer run chat
 
@@ -17,6 +17,15 @@ complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a pull -
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a list -d 'Show the models'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a show -d 'Tell about a model'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a rm -d 'Remove models'
+complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a convert -d 'Make a GGUF file of safetensors'
+complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a quantize -d 'Write a GGUF file with smaller weights'
+complete -c nanomind -n '__fish_seen_subcommand_from convert' -r -s o -l output -d 'File to write'
+complete -c nanomind -n '__fish_seen_subcommand_from convert' -x -l type -a 'f16 bf16 f32 q8_0' -d 'Type of matrices'
+complete -c nanomind -n '__fish_seen_subcommand_from quantize' -x -l type -a 'q8_0 q6_k q5_k_m q5_k_s q4_k_m q4_k_s q5_1 q5_0 q4_1 q4_0 q3_k_m q2_k' -d 'Type of matrices'
+complete -c nanomind -n '__fish_seen_subcommand_from quantize' -x -l rule -d 'REGEX=TYPE'
+complete -c nanomind -n '__fish_seen_subcommand_from quantize' -x -l head -d 'Type of the output matrix'
+complete -c nanomind -n '__fish_seen_subcommand_from quantize' -x -l embedding -d 'Type of the table of tokens'
+complete -c nanomind -n '__fish_seen_subcommand_from convert quantize' -x -s t -l threads -d 'Threads'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a pack -d 'Prepare weights for quick starts'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a tokenize -d 'Print token ids'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a perplexity -d 'Measure how well a model predicts a text'

