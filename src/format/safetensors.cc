@@ -141,7 +141,7 @@ Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes,
   for (const auto& [name, item] : header->items()) {
     if (name != "__metadata__") file.tensors_.push_back(TRY(read_tensor(name, item, data, subject)));
   }
-  std::ranges::stable_sort(file.tensors_, {}, [](const SafetensorsTensor& t) { return t.data.data(); });
+  std::ranges::sort(file.tensors_, {}, [](const SafetensorsTensor& t) { return t.data.data(); });
   const std::byte* position = data.data();
   for (const SafetensorsTensor& tensor : file.tensors_) {
     if (tensor.data.data() != position)
