@@ -20,13 +20,13 @@ void meet(ThreadPool& pool) {
   });
 }
 
-void BM_ForkJoinSpinning(benchmark::State& state) {
+void fork_join_spinning(benchmark::State& state) {
   ThreadPool pool(static_cast<int>(state.range(0)));
   for (auto _ : state) meet(pool);
 }
 
 // Without the meeting: the caller may do all chunks alone.
-void BM_EmptyLoop(benchmark::State& state) {
+void empty_loop(benchmark::State& state) {
   ThreadPool pool(static_cast<int>(state.range(0)));
   for (auto _ : state) pool.for_each(pool.threads() * 4, [](int64_t) {});
 }
@@ -37,8 +37,8 @@ void thread_counts(benchmark::internal::Benchmark* benchmark) {
   if (std::thread::hardware_concurrency() > 2) benchmark->Arg(std::thread::hardware_concurrency());
 }
 
-BENCHMARK(BM_ForkJoinSpinning)->Apply(thread_counts)->UseRealTime();
-BENCHMARK(BM_EmptyLoop)->Apply(thread_counts)->UseRealTime();
+BENCHMARK(fork_join_spinning)->Apply(thread_counts)->UseRealTime();
+BENCHMARK(empty_loop)->Apply(thread_counts)->UseRealTime();
 
 }  // namespace
 }  // namespace nanomind

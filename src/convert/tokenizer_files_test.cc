@@ -34,7 +34,7 @@ TEST(PreTokenizerNames, AreThoseOfThePublishedRules) {
 }
 
 TEST(PreTokenizerNames, AreNeverGuessed) {
-  const auto error_of = [](std::string json) {
+  const auto error_of = [](const std::string& json) {
     const auto result = recognise_pre_tokenizer(*parse_json(json), false);
     return result ? "" : result.error().message;
   };

@@ -46,7 +46,8 @@ struct RecurrentModel {
                                              .eps = 1e-6F});
     const auto [gate, up] = rec.split_heads(rec.matmul(remembered, matrix(rec, 2 * kOut, kOut)), kValueDim);
     const Value gated = rec.gated(gate, rec.gated(up, remembered, Activation::identity), Activation::sigmoid);
-    program = std::move(rec).finish(rec.select_outputs(gated));
+    const Value out = rec.select_outputs(gated);
+    program = std::move(rec).finish(out);
     for (size_t i = 0; i < floats.size(); ++i) {
       views.push_back(packed[i].empty() ? std::as_bytes(std::span(floats[i]))
                                         : std::span(packed[i].data()->bytes, sizes_[i]));
