@@ -11,7 +11,7 @@ _nanomind() {
   local engine="-t --threads --memory --device --precision --isa"
   local answer="-n --max-tokens --system --temp --top-k --top-p --min-p --repeat-penalty --seed"
   answer+=" --typical-p --presence-penalty --frequency-penalty --repeat-last --dry --dry-base --dry-length --dry-window --dry-breaker --xtc --xtc-threshold --mirostat --mirostat-rate --logit-bias"
-  answer+=" --stop --json-schema --grammar --gbnf --lark --regex --ignore-eos"
+  answer+=" --stop --json-schema --grammar --gbnf --lark --regex --ignore-eos --think-budget"
   local options=
   COMPREPLY=()
 
@@ -25,14 +25,14 @@ _nanomind() {
     --device) mapfile -t COMPREPLY < <(compgen -W "cpu" -- "$current"); return ;;
     --precision) mapfile -t COMPREPLY < <(compgen -W "fast high" -- "$current"); return ;;
     --isa) mapfile -t COMPREPLY < <(compgen -W "scalar avx2 avx512 neon dotprod" -- "$current"); return ;;
-    --logits | --json-schema | --grammar | --gbnf | --lark) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    --logits | --json-schema | --grammar | --tools | --gbnf | --lark) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     -t | --threads | -n | --max-tokens | --ctx | --memory | --system | --temp | --top-k | --top-p | --min-p | --repeat-penalty | --seed | \
       --typical-p | --presence-penalty | --frequency-penalty | --repeat-last | --dry | --dry-base | --dry-length | --dry-window | \
-      --dry-breaker | --xtc | --xtc-threshold | --mirostat | --mirostat-rate | --logit-bias | --stop | --regex | --logprobs | \
+      --dry-breaker | --xtc | --xtc-threshold | --mirostat | --mirostat-rate | --logit-bias | --stop | --regex | --logprobs | --think-budget | \
       -p | --prefill | --decode | -r | --repetitions | --chunks) return ;;
   esac
   case $command in
-    run) options="--raw --special --json --logprobs --verbose --ctx $answer $engine" ;;
+    run) options="--raw --special --json --logprobs --show-thinking --tools --verbose --ctx $answer $engine" ;;
     chat) options="--verbose --ctx $answer $engine" ;;
     convert) options="-o --output --type -t --threads" ;;
     quantize) options="--type --rule --head --embedding -t --threads" ;;

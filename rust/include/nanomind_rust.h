@@ -35,6 +35,11 @@ typedef struct NanomindTemplate NanomindTemplate;
 typedef struct NanomindMessage {
   NanomindBytes role;     // UTF-8
   NanomindBytes content;  // UTF-8
+  // The rest is UTF-8 too, and may be empty: then the template does not see it.
+  NanomindBytes reasoning;     // what an assistant thought
+  NanomindBytes tool_calls;    // JSON list of an assistant's calls, as OpenAI has them or {"name", "arguments"}
+  NanomindBytes tool_call_id;  // of a tool's result
+  NanomindBytes name;          // of the tool
 } NanomindMessage;
 
 typedef struct NanomindTemplateInput {
@@ -43,6 +48,8 @@ typedef struct NanomindTemplateInput {
   NanomindBytes bos_token;
   NanomindBytes eos_token;
   int32_t add_generation_prompt;  // 0 or 1
+  NanomindBytes tools;            // JSON list; empty: none
+  int32_t thinking;               // enable_thinking: 0 or 1; -1: the template's choice
 } NanomindTemplateInput;
 
 NanomindTemplate* nanomind_template_parse(NanomindBytes source, NanomindText* error);

@@ -6,10 +6,11 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Value;
+use minijinja::value::{Serde, Value};
 use minijinja::{context, AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior};
 
 use crate::abi::{free_handle, into_handle, Bytes, Text};
+use crate::chat_tools;
 use crate::guard::on_large_stack;
 use crate::python_json;
 
@@ -32,6 +33,10 @@ pub struct Template {
 pub struct Message {
     role: Bytes,
     content: Bytes,
+    reasoning: Bytes,
+    tool_calls: Bytes,
+    tool_call_id: Bytes,
+    name: Bytes,
 }
 
 #[repr(C)]
@@ -41,6 +46,8 @@ pub struct TemplateInput {
     bos_token: Bytes,
     eos_token: Bytes,
     add_generation_prompt: i32,
+    tools: Bytes,
+    thinking: i32,
 }
 
 fn raise_exception(message: String) -> Result<Value, Error> {
@@ -131,33 +138,35 @@ impl std::io::Write for Bounded {
 }
 
 struct Conversation<'a> {
-    messages: Vec<(&'a str, &'a str)>,
+    messages: Vec<Value>,
+    bytes: usize,
     bos_token: &'a str,
     eos_token: &'a str,
     add_generation_prompt: bool,
+    tools: Value,
+    thinking: Option<bool>,
 }
 
 impl Template {
     fn render(&self, conversation: &Conversation) -> Result<String, String> {
-        let input_bytes: usize = conversation.messages.iter().map(|(role, content)| role.len() + content.len()).sum();
+        let input_bytes = conversation.bytes;
         let mut environment = (*self.environment).clone();
         environment.set_fuel(Some(BASE_FUEL + FUEL_PER_INPUT_BYTE * input_bytes as u64));
-        let messages: Vec<Value> = conversation
-            .messages
-            .iter()
-            .map(|(role, content)| context! { role => *role, content => *content })
-            .collect();
         let template = environment.get_template(NAME).map_err(|e| e.to_string())?;
         let mut output = Bounded { bytes: Vec::new(), limit: input_bytes.saturating_add(EXTRA_OUTPUT_BYTES_MAX) };
+        let variables = context! {
+            messages => &conversation.messages,
+            bos_token => conversation.bos_token,
+            eos_token => conversation.eos_token,
+            add_generation_prompt => conversation.add_generation_prompt,
+            tools => &conversation.tools,
+            documents => Value::from(()),
+        };
         template
             .render_captured_to(
-                context! {
-                    messages,
-                    bos_token => conversation.bos_token,
-                    eos_token => conversation.eos_token,
-                    add_generation_prompt => conversation.add_generation_prompt,
-                    tools => Value::from(()),
-                    documents => Value::from(()),
+                match conversation.thinking {
+                    Some(enable_thinking) => context! { enable_thinking, ..variables },
+                    None => variables,
                 },
                 &mut output,
             )
@@ -174,19 +183,48 @@ pub unsafe extern "C" fn nanomind_template_parse(source: Bytes, error: *mut Text
     into_handle(source.and_then(|source| on_large_stack(|| parse(source))), error)
 }
 
+unsafe fn read_message(message: &Message, number: usize) -> Result<(Value, usize), String> {
+    let mut bytes = 0;
+    let mut fields = Vec::new();
+    let texts = [
+        ("role", message.role, "role"),
+        ("content", message.content, "content"),
+        ("reasoning_content", message.reasoning, "reasoning"),
+        ("tool_call_id", message.tool_call_id, "id"),
+        ("name", message.name, "name"),
+    ];
+    for (key, text, what) in texts {
+        let text = text.as_str(&format!("The {what} of message {number}"))?;
+        bytes += text.len();
+        if !text.is_empty() || key == "role" || key == "content" {
+            fields.push((key, Value::from(text)));
+        }
+    }
+    let calls = message.tool_calls.as_str(&format!("The list of calls of message {number}"))?;
+    bytes += calls.len();
+    if let Some(calls) = chat_tools::calls(calls, number)? {
+        fields.push(("tool_calls", Value::from(Serde(calls))));
+    }
+    Ok((Value::from_pairs(fields), bytes))
+}
+
 unsafe fn read_input<'a>(input: &TemplateInput) -> Result<Conversation<'a>, String> {
     let mut messages = Vec::with_capacity(input.message_count);
+    let tools = input.tools.as_str("The list of tools")?;
+    let mut bytes = tools.len();
     for i in 0..input.message_count {
-        let message = &*input.messages.add(i);
-        let role = message.role.as_str(&format!("The role of message {i}"))?;
-        let content = message.content.as_str(&format!("The content of message {i}"))?;
-        messages.push((role, content));
+        let (message, size) = read_message(&*input.messages.add(i), i)?;
+        messages.push(message);
+        bytes += size;
     }
     Ok(Conversation {
         messages,
+        bytes,
         bos_token: input.bos_token.as_str("The beginning token")?,
         eos_token: input.eos_token.as_str("The end token")?,
         add_generation_prompt: input.add_generation_prompt != 0,
+        tools: Value::from(Serde(chat_tools::tools(tools)?)),
+        thinking: (input.thinking >= 0).then_some(input.thinking != 0),
     })
 }
 

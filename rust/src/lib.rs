@@ -4,6 +4,7 @@
 
 mod abi;
 mod chat_template;
+mod chat_tools;
 mod grammar;
 mod guard;
 mod json_runs;

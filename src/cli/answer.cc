@@ -18,12 +18,23 @@ Result<GenerateOptions> generate_options(const AnswerFlags& flags, const Tokeniz
   return options;
 }
 
+Result<ChatPrompt> chat_prompt(const Engine& engine, std::span<const Message> messages, ChatOptions chat,
+                               const AnswerFlags& flags, GenerateOptions& options) {
+  if (flags.think_budget == 0) chat.thinking = false;
+  ChatPrompt prompt = TRY(engine.chat_prompt(messages, chat));
+  options.reasoning = prompt.reasoning;
+  if (options.reasoning) options.reasoning->budget = flags.think_budget;
+  if (!chat.tools.empty()) options.visible = tool_markers(prompt.tool_format);
+  return prompt;
+}
+
 Result<Generation> generate_answer(const Context& context, Session& session, std::span<const TokenId> prompt,
-                                   GenerateOptions options, Interrupt& interrupt, Streaming streaming) {
+                                   GenerateOptions options, Interrupt& interrupt) {
   options.cancel = interrupt.flag();
-  if (streaming == Streaming::to_output) {
-    options.on_text = [&](std::string_view text) {
-      context.out.write_answer(text);
+  for (auto* callback : {&options.on_text, &options.on_reasoning}) {
+    if (!*callback) continue;
+    *callback = [&context, &interrupt, show = std::move(*callback)](std::string_view text) {
+      show(text);
       if (context.out.failed()) interrupt.request();
     };
   }
@@ -54,15 +65,17 @@ std::string statistics(const Generation& generation, const EngineInfo& info) {
   const auto sampled = static_cast<int64_t>(generation.tokens.size());
   return fmt::format(
       "prompt   {} tokens in {:.0f} ms ({:.1f} tok/s), {} more were cached\n"
-      "answer   {} tokens in {:.0f} ms ({:.1f} tok/s), ended by {}\n"
+      "answer   {} tokens{} in {:.0f} ms ({:.1f} tok/s), ended by {}\n"
       "model    {} {}, {} parameters, loaded in {:.0f} ms{}\n"
       "memory   weights {}, context {} ({} tokens), work {}\n"
       "device   {}",
       generation.prompt_tokens, generation.prompt_ms, tokens_per_second(generation.prompt_tokens, generation.prompt_ms),
-      generation.cached_tokens, sampled, generation.decode_ms, tokens_per_second(sampled, generation.decode_ms),
-      name(generation.reason), info.architecture, info.name, info.parameters, info.load_ms,
-      info.packed_now ? " (packing included)" : "", format_bytes(info.weight_bytes), format_bytes(info.kv_bytes),
-      info.context, format_bytes(info.activation_bytes), info.device);
+      generation.cached_tokens, sampled,
+      generation.reasoning_tokens > 0 ? fmt::format(" ({} of thinking)", generation.reasoning_tokens) : "",
+      generation.decode_ms, tokens_per_second(sampled, generation.decode_ms), name(generation.reason),
+      info.architecture, info.name, info.parameters, info.load_ms, info.packed_now ? " (packing included)" : "",
+      format_bytes(info.weight_bytes), format_bytes(info.kv_bytes), info.context, format_bytes(info.activation_bytes),
+      info.device);
 }
 
 std::string context_full_advice(const EngineInfo& info) {

@@ -14,15 +14,17 @@
 
 namespace nanomind {
 
-enum class Streaming { to_output, none };
-
 // What the flags ask for; reads the files that they name.
 Result<GenerateOptions> generate_options(const AnswerFlags& flags, const Tokenizer& tokenizer);
+
+// The conversation's prompt. Where the model reasons or calls tools, `options` learn how, and how long it may think.
+Result<ChatPrompt> chat_prompt(const Engine& engine, std::span<const Message> messages, ChatOptions chat,
+                               const AnswerFlags& flags, GenerateOptions& options);
 
 // Generates after `prompt` until the model, a limit or `interrupt` ends it; also ends when nobody reads the output any
 // more.
 Result<Generation> generate_answer(const Context& context, Session& session, std::span<const TokenId> prompt,
-                                   GenerateOptions options, Interrupt& interrupt, Streaming streaming);
+                                   GenerateOptions options, Interrupt& interrupt);
 
 // System message, if any, and question.
 std::vector<Message> conversation(const std::string& system, const std::string& question);

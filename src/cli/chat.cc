@@ -42,7 +42,7 @@ class Chat {
  public:
   Chat(const Context& context, Engine& engine, std::unique_ptr<Session> session, const std::string& model,
        const AnswerFlags& flags, GenerateOptions options)
-      : context_(context), engine_(engine), session_(std::move(session)), options_(std::move(options)) {
+      : context_(context), engine_(engine), session_(std::move(session)), flags_(flags), options_(std::move(options)) {
     state_.conversation.model = model;
     state_.conversation.system = flags.system;
   }
@@ -62,6 +62,7 @@ class Chat {
   const Context& context_;
   Engine& engine_;
   std::unique_ptr<Session> session_;
+  AnswerFlags flags_;
   GenerateOptions options_;
   ChatState state_;
   std::optional<LineEditor> editor_;    // absent: plain lines
@@ -127,10 +128,19 @@ AfterCommand Chat::handle(const std::string& entry) {
 }
 
 Result<Generation> Chat::generate() {
-  const std::vector<TokenId> prompt = TRY(engine_.chat_prompt(state_.conversation.messages()));
+  const ChatPrompt prompt = TRY(chat_prompt(engine_, state_.conversation.messages(), {}, flags_, options_));
+  bool thinking = false;
+  options_.on_reasoning = [&](std::string_view text) {
+    thinking = true;
+    context_.out.write_thought(text);
+  };
+  options_.on_text = [&](std::string_view text) {
+    if (std::exchange(thinking, false)) context_.out.write_thought("\n\n");
+    context_.out.write_answer(text);
+  };
   if (!interrupt_) interrupt_.emplace(Interrupt::Again::is_ignored);
   interrupt_->clear();
-  auto generation = generate_answer(context_, *session_, prompt, options_, *interrupt_, Streaming::to_output);
+  auto generation = generate_answer(context_, *session_, prompt.tokens, options_, *interrupt_);
   if (!editor_) {
     const bool interrupted = interrupt_->requested() && !context_.out.failed();
     interrupt_.reset();

@@ -45,6 +45,12 @@ void Console::note(std::string_view text) {
   write((is_terminal_ ? terminal_safe(text) : std::string(text)) + "\n");
 }
 
+void Console::thought(std::string_view text) {
+  const std::scoped_lock lock(mutex_);
+  clear_progress();
+  write(is_terminal_ ? terminal_dimmed(text) : std::string(text));
+}
+
 void Console::error(std::string_view message) { note(fmt::format("nanomind: {}", message)); }
 
 Log Console::log() {

@@ -27,6 +27,8 @@ class Console {
 
   // A line; the newline is added.
   void note(std::string_view text);
+  // A piece of what a model thinks, as it comes; dimmed on a terminal.
+  void thought(std::string_view text);
   // "nanomind: ..."
   void error(std::string_view message);
   // Log messages from warnings on; also notices when verbose or somebody is watching; all when verbose.

@@ -43,6 +43,7 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
 void add_answer_options(CLI::App& command, AnswerFlags& flags, const Settings& settings) {
   flags.max_tokens = settings.max_tokens;
   flags.system = settings.system;
+  flags.think_budget = settings.think_budget;
   command.add_option("-n,--max-tokens", flags.max_tokens, "stop after N tokens (default: when the answer ends)")
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 31))
       ->option_text("N");
@@ -51,6 +52,11 @@ void add_answer_options(CLI::App& command, AnswerFlags& flags, const Settings& s
       ->option_text("TEXT")
       ->allow_extra_args(false);
   command.add_flag("--ignore-eos", flags.ignore_end, "go on where the model would end");
+  command
+      .add_option("--think-budget", flags.think_budget,
+                  "most tokens to think before the answer; 0: none (default: any)")
+      ->check(CLI::Range(int64_t{-1}, int64_t{1} << 31))
+      ->option_text("N");
   add_constraint_options(command, flags.constraint);
   add_sampling_options(command, flags.sampling, settings);
 }

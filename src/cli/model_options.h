@@ -31,6 +31,7 @@ struct AnswerFlags {
   std::vector<std::string> stop;
   bool ignore_end = false;
   std::string system;
+  int64_t think_budget = -1;  // tokens; -1: no bound
 };
 
 enum class ContextOption { offered, fixed };

@@ -31,6 +31,10 @@ void Output::write_answer(std::string_view text) {
   }
 }
 
+void Output::write_thought(std::string_view text) {
+  if (is_terminal_) write(terminal_dimmed(text));
+}
+
 bool Output::reader_gone() const { return error_ == EPIPE; }
 
 Result<void> Output::status() const {
@@ -54,5 +58,7 @@ std::string terminal_safe(std::string_view text) {
   }
   return clean;
 }
+
+std::string terminal_dimmed(std::string_view text) { return "\x1b[2m" + terminal_safe(text) + "\x1b[22m"; }
 
 }  // namespace nanomind

@@ -18,6 +18,8 @@ class Output {
   void write(std::string_view bytes);
   // The same for text by a model: a terminal is spared control characters that could drive it.
   void write_answer(std::string_view text);
+  // The same for what a model thinks: dimmed on a terminal, and nowhere else.
+  void write_thought(std::string_view text);
 
   // The reader went away (`| head -1`): no error, there is only nothing left to do.
   bool reader_gone() const;
@@ -32,5 +34,7 @@ class Output {
 
 // `text` without control characters other than newline and tab.
 std::string terminal_safe(std::string_view text);
+// The same, in a fainter colour.
+std::string terminal_dimmed(std::string_view text);
 
 }  // namespace nanomind

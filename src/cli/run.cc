@@ -4,12 +4,14 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/answer.h"
 #include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/models.h"
+#include "cli/tool_output.h"
 
 namespace nanomind {
 namespace {
@@ -23,6 +25,8 @@ struct RunFlags {
   bool json = false;
   bool verbose = false;
   int logprobs = -1;
+  bool show_thinking = false;
+  std::string tools;  // a file
 };
 
 struct Request {
@@ -55,10 +59,15 @@ Result<void> add_input(const Context& context, const RunFlags& flags, Request& r
   return {};
 }
 
-Result<std::vector<TokenId>> make_prompt(const Context& context, const RunFlags& flags, const Engine& engine,
-                                         const std::string& question) {
+Result<ChatPrompt> make_prompt(const Context& context, const RunFlags& flags, const Engine& engine,
+                               const std::string& question, const std::string& tools, GenerateOptions& options) {
   const bool raw = flags.raw || engine.chat_template() == nullptr;
-  if (!raw) return engine.chat_prompt(conversation(flags.answer.system, question));
+  if (!raw) {
+    return chat_prompt(engine, conversation(flags.answer.system, question), {.tools = tools, .thinking = {}},
+                       flags.answer, options);
+  }
+  if (!tools.empty())
+    return fail(ErrorCode::invalid_argument, "Tools need a model with a chat template, and no --raw.");
   if (!flags.raw) {
     context.console.note(
         "This is a base model without a chat template: it continues the text rather than answering it.");
@@ -66,7 +75,7 @@ Result<std::vector<TokenId>> make_prompt(const Context& context, const RunFlags&
   const auto control = flags.special ? ControlTokens::recognise : ControlTokens::as_text;
   auto prompt = engine.tokenizer().encode(question, control, Beginning::add_if_model_does);
   if (prompt.empty()) return fail(ErrorCode::invalid_argument, "The text is empty; there is nothing to continue.");
-  return prompt;
+  return ChatPrompt{.tokens = std::move(prompt)};
 }
 
 nlohmann::ordered_json to_json(const TokenLogprob& entry, const Tokenizer& tokenizer) {
@@ -85,8 +94,8 @@ nlohmann::ordered_json to_json(const std::vector<LogprobRow>& rows, const Tokeni
   return list;
 }
 
-std::string to_json(const Generation& generation, size_t prompt_tokens, const Engine& engine,
-                    const std::string& model) {
+nlohmann::ordered_json to_json(const Generation& generation, size_t prompt_tokens, const Engine& engine,
+                               const std::string& model) {
   const EngineInfo& info = engine.info();
   const auto sampled = static_cast<int64_t>(generation.tokens.size());
   nlohmann::ordered_json json = {
@@ -104,22 +113,101 @@ std::string to_json(const Generation& generation, size_t prompt_tokens, const En
         {"decode_tok_s", tokens_per_second(sampled, generation.decode_ms)}}},
   };
   if (!generation.logprobs.empty()) json["logprobs"] = to_json(generation.logprobs, engine.tokenizer());
+  if (generation.reasoning_tokens > 0) {
+    json["reasoning"] = generation.reasoning;
+    json["reasoning_tokens"] = generation.reasoning_tokens;
+  }
+  return json;
+}
+
+std::string line(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
+
+// Writes the answer while it comes; calls of tools are lines of JSON.
+class AnswerWriter {
+ public:
+  AnswerWriter(const Context& context, const RunFlags& flags, const nlohmann::ordered_json& tools, ToolFormat format)
+      : context_(context),
+        flags_(flags),
+        tools_(
+            tool_call_options(tools, tools.empty() ? ToolFormat::none : format),
+            [this](std::string_view text) { write(text); },
+            [this](const nlohmann::ordered_json& call) { write_call(call); }) {}
+
+  void listen(GenerateOptions& options) {
+    options.on_text = [this](std::string_view text) { tools_.push(text); };
+    if (!flags_.show_thinking) return;
+    options.on_reasoning = [this](std::string_view text) {
+      context_.console.thought(text);
+      thinking_ = true;
+    };
+  }
+  void finish() {
+    tools_.finish();
+    end_thinking();
+    if (!flags_.json && (!flags_.raw || context_.out.is_terminal())) end_line();
+  }
+  const ToolOutput& output() const { return tools_; }
+
+ private:
+  void end_thinking() {
+    if (std::exchange(thinking_, false)) context_.console.note("");
+  }
+  void end_line() {
+    if (!at_line_start_) context_.out.write("\n");
+    at_line_start_ = true;
+  }
+  void write(std::string_view text) {
+    end_thinking();
+    if (flags_.json || text.empty()) return;
+    context_.out.write_answer(text);
+    wrote_ = true;
+    at_line_start_ = text.ends_with('\n');
+  }
+  void write_call(const nlohmann::ordered_json& call) {
+    end_thinking();
+    if (flags_.json) return;
+    if (wrote_) end_line();
+    context_.out.write(line(call));
+    wrote_ = true;
+    at_line_start_ = true;
+  }
+
+  const Context& context_;
+  const RunFlags& flags_;
+  ToolOutput tools_;
+  bool thinking_ = false;
+  bool at_line_start_ = false;  // an answer without text is an empty line
+  bool wrote_ = false;
+};
 
 Result<void> answer(const Context& context, const RunFlags& flags, const LocatedModel& model, Engine& engine,
                     const std::string& question) {
   GenerateOptions options = TRY(generate_options(flags.answer, engine.tokenizer()));
   options.logprobs = flags.logprobs;
-  const auto prompt = TRY(make_prompt(context, flags, engine, question));
+  auto tools = nlohmann::ordered_json::array();
+  if (!flags.tools.empty()) tools = TRY(read_tools(flags.tools));
+  const ChatPrompt prompt =
+      TRY(make_prompt(context, flags, engine, question, tools.empty() ? "" : tools.dump(), options));
+  if (!tools.empty() && prompt.tool_format == ToolFormat::none) {
+    return fail(
+        ErrorCode::unsupported,
+        fmt::format("The chat template of {} knows no tools, so the model would not see them. Choose a model that "
+                    "was made for tools, for example qwen2.5-coder-1.5b.",
+                    model.name));
+  }
   const auto session = TRY(engine.open_session());
   Interrupt interrupt(Interrupt::Again::ends_program);
-  const auto streaming = flags.json ? Streaming::none : Streaming::to_output;
-  const Generation generation = TRY(generate_answer(context, *session, prompt, options, interrupt, streaming));
+  AnswerWriter writer(context, flags, tools, prompt.tool_format);
+  writer.listen(options);
+  const Generation generation = TRY(generate_answer(context, *session, prompt.tokens, options, interrupt));
+  writer.finish();
   if (flags.json) {
-    context.out.write(to_json(generation, prompt.size(), engine, model.name));
-  } else if ((!flags.raw || context.out.is_terminal()) && !generation.text.ends_with('\n')) {
-    context.out.write("\n");
+    auto json = to_json(generation, prompt.tokens.size(), engine, model.name);
+    json["text"] = writer.output().text();
+    if (!tools.empty()) json["tool_calls"] = writer.output().calls();
+    context.out.write(line(json));
   }
   if (flags.verbose) context.console.note(statistics(generation, engine.info()));
   if (generation.reason == FinishReason::context_full) {
@@ -160,6 +248,9 @@ void add_run(CLI::App& app, Context& context, Action& action) {
   command->add_option("--logprobs", flags->logprobs, "with --json: log-probabilities, and of the N likeliest tokens")
       ->check(CLI::Range(0, kMostLogprobs))
       ->option_text("N");
+  command->add_flag("--show-thinking", flags->show_thinking, "show what the model thinks, on standard error");
+  command->add_option("--tools", flags->tools, "tools that the model may call; calls are printed as lines of JSON")
+      ->option_text("FILE");
   command->add_flag("--verbose", flags->verbose, "tell about loading and speed on standard error");
   add_answer_options(*command, flags->answer, context.settings);
   add_engine_options(*command, flags->engine, context.settings, ContextOption::offered);

@@ -80,6 +80,11 @@ constexpr std::array kSettings = {
               return {};
             }},
     Setting{"system", set_text<&Settings::system>},
+    Setting{"think_budget",
+            [](Settings& s, Value v) -> Result<void> {
+              s.think_budget = TRY(parse_integer(v, -1, int64_t{1} << 31));
+              return {};
+            }},
     Setting{"temp", set_sampler_number<&SamplerOptions::temperature>},
     Setting{"top_k",
             [](Settings& s, Value v) -> Result<void> {

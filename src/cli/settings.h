@@ -29,6 +29,7 @@ struct Settings {
   uint64_t memory_bytes = 0;  // 0: the engine's choice
   int64_t max_tokens = -1;    // -1: until the model ends
   std::string system;         // system message; empty: the template's own
+  int64_t think_budget = -1;  // tokens of reasoning; -1: no bound
   SamplerOptions sampler;
 };
 

@@ -157,17 +157,25 @@ class LocalEngine final : public Engine {
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
   const ChatTemplate* chat_template() const override { return template_ ? &*template_ : nullptr; }
 
-  Result<std::vector<TokenId>> chat_prompt(std::span<const Message> messages) const override {
+  Result<ChatPrompt> chat_prompt(std::span<const Message> messages, const ChatOptions& options) const override {
     if (!template_)
       return fail(ErrorCode::unsupported,
                   "The model's file has no chat template: it continues text (--raw) and does not chat.");
     const auto spelling = [&](std::optional<TokenId> id) { return id ? tokenizer_->piece(*id) : std::string_view(); };
     const std::string_view bos = spelling(tokenizer_->beginning_token());
-    const std::string text =
-        TRY(template_->render(messages, {.bos_token = bos, .eos_token = spelling(tokenizer_->end_token())}));
+    const std::string text = TRY(template_->render(messages, {.bos_token = bos,
+                                                              .eos_token = spelling(tokenizer_->end_token()),
+                                                              .tools = options.tools,
+                                                              .thinking = options.thinking}));
+    ChatPrompt prompt{.reasoning = reasoning_, .tool_format = tool_format_};
+    if (reasoning_ && opens_reasoning(reasoning_->markers, text)) {
+      prompt.reasoning->start = ReasoningSplitter::Start::reasoning;
+    }
     // Most templates write the beginning token themselves; it must not come twice.
     const bool has_bos = !bos.empty() && text.starts_with(bos);
-    return tokenizer_->encode(text, ControlTokens::recognise, has_bos ? Beginning::omit : Beginning::add_if_model_does);
+    prompt.tokens =
+        tokenizer_->encode(text, ControlTokens::recognise, has_bos ? Beginning::omit : Beginning::add_if_model_does);
+    return prompt;
   }
 
   Result<std::unique_ptr<Session>> open_session() override {
@@ -224,6 +232,8 @@ class LocalEngine final : public Engine {
     Result<ChatTemplate> parsed = ChatTemplate::parse(*source);
     if (parsed) {
       template_.emplace(std::move(*parsed));
+      if (const auto markers = find_reasoning_markers(*source)) reasoning_ = ReasoningOptions{.markers = *markers};
+      tool_format_ = find_tool_format(*source);
     } else {
       log.warning("The model's chat template cannot be used, so it only continues text: " + parsed.error().message);
     }
@@ -300,6 +310,8 @@ class LocalEngine final : public Engine {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<LazyGrammarVocabulary> grammar_vocabulary_;
   std::optional<ChatTemplate> template_;
+  std::optional<ReasoningOptions> reasoning_;
+  ToolFormat tool_format_ = ToolFormat::none;
   std::optional<PackedWeights> weights_;
   std::optional<WeightBinding> binding_;
   std::unique_ptr<Device> device_;

@@ -20,6 +20,7 @@
 #include "runtime/generation.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
+#include "text/tool_calls.h"
 
 namespace nanomind {
 
@@ -84,6 +85,18 @@ class Session {
                              const std::function<void(int64_t, std::span<const float>)>& on_row) = 0;
 };
 
+struct ChatOptions {
+  std::string tools;             // JSON list as OpenAI has it; empty: none
+  std::optional<bool> thinking;  // where the template lets one choose; absent: its own choice
+};
+
+// A conversation as the model wants it, and what to expect of its answer.
+struct ChatPrompt {
+  std::vector<TokenId> tokens;
+  std::optional<ReasoningOptions> reasoning;  // for GenerateOptions, of models that reason
+  ToolFormat tool_format = ToolFormat::none;  // how the model writes calls
+};
+
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> load(const EngineOptions& options);
@@ -93,8 +106,8 @@ class Engine {
   virtual const Tokenizer& tokenizer() const = 0;
   // Null when the file carries no chat template (a base model).
   virtual const ChatTemplate* chat_template() const = 0;
-  // Prompt ids of a conversation by the file's template; unsupported when there is none.
-  virtual Result<std::vector<TokenId>> chat_prompt(std::span<const Message> messages) const = 0;
+  // A conversation by the file's template; unsupported when there is none.
+  virtual Result<ChatPrompt> chat_prompt(std::span<const Message> messages, const ChatOptions& options) const = 0;
   // Fails with out_of_memory when other sessions hold the cache, and with unsupported when the model does not write.
   virtual Result<std::unique_ptr<Session>> open_session() = 0;
 

@@ -336,6 +336,42 @@ TEST_P(ConstrainedTest, WhatCannotBeMetIsRefusedBeforeThePromptIsRead) {
   }
 }
 
+// TOK-06: a budget closes the reasoning; the answer, and only that, keeps to its grammar.
+TEST_P(ConstrainedTest, ReasoningHasABudgetAndNoGrammar) {
+  for (const int64_t budget : {0, 1, 7}) {
+    GenerateOptions options{.sampler = {.temperature = 0},
+                            .max_tokens = 100,
+                            .end_tokens = GenerateOptions::EndTokens::ignore,
+                            .stop = {"never"}};
+    options.reasoning = {.markers = {.open = "<think>", .close = "</think>"},
+                         .start = ReasoningSplitter::Start::reasoning,
+                         .budget = budget};
+    std::string thoughts, text;
+    options.on_reasoning = [&](std::string_view piece) { thoughts += piece; };
+    options.on_text = [&](std::string_view piece) { text += piece; };
+    const auto got = answer({Constraint::Kind::regex, "ok[0-9]"}, options);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_THAT(got->text, ::testing::MatchesRegex("ok[0-9]"));
+    EXPECT_EQ(got->text, text);
+    EXPECT_EQ(got->reasoning, thoughts);
+    EXPECT_GE(got->reasoning_tokens, budget);
+    EXPECT_EQ(got->reasoning.find("</think>"), std::string::npos);
+    EXPECT_EQ(got->reason, FinishReason::end_of_text);
+  }
+}
+
+TEST_P(ConstrainedTest, ReasoningThatIsNotClosedIsNoAnswer) {
+  GenerateOptions options{
+      .sampler = {.temperature = 0}, .max_tokens = 9, .end_tokens = GenerateOptions::EndTokens::ignore};
+  options.reasoning = {.markers = {.open = "<think>", .close = "</think>"},
+                       .start = ReasoningSplitter::Start::reasoning};
+  const auto got = open()->generate(ids_, options);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->text, "");
+  EXPECT_EQ(got->reasoning_tokens, 9);
+  EXPECT_EQ(got->reason, FinishReason::length);
+}
+
 TEST_P(ConstrainedTest, BiasAndGrammarTogetherMayLeaveNothing) {
   GenerateOptions options{.max_tokens = 10};
   for (TokenId id = 0; id < engine_->tokenizer().vocabulary_size(); ++id) {

@@ -29,6 +29,9 @@ Result<void> check(const GenerateOptions& options) {
                   fmt::format("A stop string must be UTF-8 text of 1 to {} bytes.", kMostStopBytes));
     }
   }
+  if (options.reasoning && (options.reasoning->markers.open.empty() || options.reasoning->markers.close.empty())) {
+    return fail(ErrorCode::invalid_argument, "The markers of reasoning must not be empty.");
+  }
   return {};
 }
 

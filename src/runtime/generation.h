@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "runtime/logprobs.h"
 #include "runtime/sampler_options.h"
+#include "text/reasoning.h"
 #include "text/tokenizer.h"
 
 namespace nanomind {
@@ -26,28 +27,40 @@ struct Constraint {
   std::string source;
 };
 
+// How an answer marks what it thinks before it answers.
+struct ReasoningOptions {
+  ReasoningMarkers markers;
+  ReasoningSplitter::Start start = ReasoningSplitter::Start::answer;  // `reasoning`: the prompt has opened it
+  int64_t budget = -1;  // tokens of reasoning, after which the closing marker is written; -1: no bound
+};
+
 struct GenerateOptions {
   SamplerOptions sampler;
   int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   // `ignore` goes on after tokens that end an answer, except where a constraint allows nothing else.
   enum class EndTokens { stop, ignore } end_tokens = EndTokens::stop;
-  // The answer ends before the first of these texts; nothing of it is given out.
+  // The answer ends before the first of these texts; nothing of it is given out. They may stand in reasoning.
   std::vector<std::string> stop;
-  std::optional<Constraint> constraint;
+  std::optional<Constraint> constraint;       // of the answer, not of reasoning
+  std::optional<ReasoningOptions> reasoning;  // absent: reasoning is part of the answer's text
+  std::vector<std::string> visible;           // control tokens that are given out as text, by their spelling
   int logprobs = -1;  // -1: none; else also so many of the likeliest tokens at each place, at most kMostLogprobs
   const std::atomic<bool>* cancel = nullptr;  // set from any thread or a signal handler; checked between steps
   // Called with each piece of complete UTF-8 text; may be empty.
   std::function<void(std::string_view)> on_text;
+  std::function<void(std::string_view)> on_reasoning;  // the same for reasoning
 };
 
 struct Generation {
   std::string text;
+  std::string reasoning;
   std::vector<TokenId> tokens;       // sampled and forced ones, the end token included
   std::vector<LogprobRow> logprobs;  // one per token, where asked for
   FinishReason reason = FinishReason::end_of_text;
-  int64_t prompt_tokens = 0;  // evaluated in this call
-  int64_t cached_tokens = 0;  // of the prompt, found in the session
-  int64_t forced_tokens = 0;  // of `tokens`: the constraint left no choice, so they were not sampled
+  int64_t prompt_tokens = 0;     // evaluated in this call
+  int64_t cached_tokens = 0;     // of the prompt, found in the session
+  int64_t forced_tokens = 0;     // of `tokens`: the constraint or the budget left no choice, so they were not sampled
+  int64_t reasoning_tokens = 0;  // of `tokens`
   double prompt_ms = 0;
   double decode_ms = 0;
 };

@@ -126,12 +126,14 @@ Result<Generation> LocalSession::generate(std::span<const TokenId> prompt, const
 }
 
 Result<void> LocalSession::sample_loop(const GenerateOptions& options, TokenChooser& chooser, Generation& out) {
-  TextOutput text(options, out);
+  TextOutput text(options, *host_.tokenizer, out);
   size_t evaluated = 0;  // of out.tokens
   std::optional<FinishReason> reason;
-  const auto written = [&] { return static_cast<int64_t>(out.tokens.size()); };
+  const auto full = [&] {
+    return options.max_tokens >= 0 && static_cast<int64_t>(out.tokens.size()) >= options.max_tokens;
+  };
   // Tokens are evaluated only when another is to follow.
-  while (!reason && !(options.max_tokens >= 0 && written() >= options.max_tokens)) {
+  while (!reason && !full()) {
     const std::span<const TokenId> chosen = std::span(out.tokens).subspan(evaluated);
     if (static_cast<int64_t>(tokens_.size() + chosen.size()) > host_.capacity) {
       reason = FinishReason::context_full;
@@ -143,9 +145,10 @@ Result<void> LocalSession::sample_loop(const GenerateOptions& options, TokenChoo
       reason = FinishReason::cancelled;
       break;
     }
-    const auto next = TRY(chooser.next(logits_, tokens_, TokenChooser::Constrained::yes));
+    const auto phase = text.reasoning() ? TokenChooser::Phase::reasoning : TokenChooser::Phase::answer;
+    const auto next = TRY(chooser.next(logits_, tokens_, phase));
     for (const TokenId token : next.tokens) {
-      if (reason || (options.max_tokens >= 0 && written() >= options.max_tokens)) break;
+      if (reason || full()) break;
       reason = take(token, options, text, out);
       if (next.forced) ++out.forced_tokens;
     }
@@ -160,11 +163,12 @@ Result<void> LocalSession::sample_loop(const GenerateOptions& options, TokenChoo
 std::optional<FinishReason> LocalSession::take(TokenId token, const GenerateOptions& options, TextOutput& text,
                                                Generation& out) const {
   out.tokens.push_back(token);
+  if (text.reasoning()) ++out.reasoning_tokens;
   if (options.logprobs >= 0) out.logprobs.push_back(logprobs_of(logits_, token, options.logprobs));
   if (options.end_tokens == GenerateOptions::EndTokens::stop && host_.tokenizer->ends_generation(token)) {
     return FinishReason::end_of_text;
   }
-  text.push(host_.tokenizer->bytes(token));
+  text.push(token);
   return text.stopped() ? std::optional(FinishReason::stop_string) : std::nullopt;
 }
 

@@ -1,39 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of an answer while its tokens come: bytes become characters, and a stop string ends it.
+// The text of an answer while its tokens come: bytes become characters, reasoning is parted from the answer, and a stop
+// string ends it.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "runtime/generation.h"
 #include "runtime/stop_strings.h"
+#include "text/reasoning.h"
+#include "text/tokenizer.h"
 #include "text/utf8_stream.h"
 
 namespace nanomind {
 
 class TextOutput {
  public:
-  // Both outlive this. What is certain goes to options.on_text and to out.text.
-  TextOutput(const GenerateOptions& options, Generation& out) : options_(options), out_(out), stop_(options.stop) {}
+  // All outlive this. What is certain goes to the functions of `options` and to the texts of `out`.
+  TextOutput(const GenerateOptions& options, const Tokenizer& tokenizer, Generation& out);
 
-  void push(std::string_view bytes) { emit(stop_.push(utf8_.push(bytes))); }
+  void push(TokenId token);
   // The end of the answer: what was held back.
-  void finish() {
-    emit(stop_.push(utf8_.finish()));
-    emit(stop_.finish());
-  }
+  void finish();
+
   // A stop string was met.
   bool stopped() const { return stop_.stopped(); }
+  // What comes next is reasoning.
+  bool reasoning() const { return splitter_ && splitter_->reasoning(); }
 
  private:
-  void emit(std::string_view text) {
-    if (text.empty()) return;
-    out_.text += text;
-    if (options_.on_text) options_.on_text(text);
-  }
+  std::string_view spelled(TokenId token) const;
+  void part(std::string_view text);
+  void emit(const ReasoningSplitter::Parts& parts);
 
   const GenerateOptions& options_;
+  const Tokenizer& tokenizer_;
   Generation& out_;
   Utf8Stream utf8_;
+  std::optional<ReasoningSplitter> splitter_;
   StopStrings stop_;
 };
 

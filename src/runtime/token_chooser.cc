@@ -29,6 +29,9 @@ bool has_bit(std::span<const uint32_t> mask, TokenId token) {
 TokenChooser::TokenChooser(const GenerateOptions& options, int64_t logits, const Tokenizer& tokenizer)
     : tokenizer_(&tokenizer), sampler_(options.sampler, logits, &tokenizer), may_force_(options.logprobs < 0) {
   tokens_.reserve(16);
+  if (!options.reasoning) return;
+  close_ = options.reasoning->markers.close;
+  budget_ = options.reasoning->budget;
 }
 
 Result<TokenChooser> TokenChooser::create(const GenerateOptions& options, int64_t logits, const Tokenizer& tokenizer,
@@ -77,10 +80,19 @@ Result<void> TokenChooser::sample_allowed(std::span<const float> logits, std::sp
   return grammar_->accept(token);
 }
 
+bool TokenChooser::close_reasoning() {
+  if (budget_ < 0) return false;
+  if (budget_-- > 0) return false;
+  // As models write it themselves.
+  tokens_ = tokenizer_->encode("\n" + close_ + "\n\n", ControlTokens::recognise, Beginning::omit);
+  return !tokens_.empty();
+}
+
 Result<TokenChooser::Next> TokenChooser::next(std::span<const float> logits, std::span<const TokenId> recent,
-                                              Constrained constrained) {
+                                              Phase phase) {
   tokens_.clear();
-  if (!grammar_ || constrained == Constrained::no) {
+  if (phase == Phase::reasoning && close_reasoning()) return Next{.tokens = tokens_, .forced = true};
+  if (!grammar_ || phase == Phase::reasoning) {
     tokens_.push_back(TRY(sampler_.sample(logits, recent)));
     return Next{.tokens = tokens_};
   }

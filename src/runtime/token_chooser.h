@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/generation.h"
@@ -25,9 +26,10 @@ class TokenChooser {
     std::span<const TokenId> tokens;  // valid until the next call; not empty
     bool forced = false;
   };
-  enum class Constrained { yes, no };
-  // Logits [V] are those after `recent`, the tokens so far. With `no` the constraint waits.
-  Result<Next> next(std::span<const float> logits, std::span<const TokenId> recent, Constrained constrained);
+  enum class Phase { reasoning, answer };
+  // Logits [V] are those after `recent`, the tokens so far. In reasoning the constraint waits, and its budget is
+  // counted.
+  Result<Next> next(std::span<const float> logits, std::span<const TokenId> recent, Phase phase);
 
   // True when the constraint is met and nothing can follow.
   bool finished() const { return finished_; }
@@ -38,6 +40,9 @@ class TokenChooser {
   Result<void> force();
   Result<void> sample_allowed(std::span<const float> logits, std::span<const TokenId> recent);
 
+  // Tokens that close the reasoning, once its budget is spent.
+  bool close_reasoning();
+
   const Tokenizer* tokenizer_;
   Sampler sampler_;
   bool may_force_;               // several tokens at once: not where each needs its own log-probabilities
@@ -46,6 +51,8 @@ class TokenChooser {
   std::vector<uint32_t> mask_;
   std::vector<TokenId> ends_;  // all tokens that end an answer
   bool finished_ = false;
+  std::string close_;    // marker of reasoning
+  int64_t budget_ = -1;  // tokens of reasoning that are left; -1: no bound
 };
 
 }  // namespace nanomind

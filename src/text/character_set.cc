@@ -55,6 +55,20 @@ std::string CharacterSet::expression() const {
   return out + "]";
 }
 
+void append_utf8(std::string& out, uint32_t point) {
+  const auto put = [&](uint32_t byte) { out += static_cast<char>(byte); };
+  if (point < 0x80) {
+    put(point);
+  } else if (point < 0x800) {
+    put(0xC0 | point >> 6), put(0x80 | (point & 0x3F));
+  } else if (point < 0x10000) {
+    put(0xE0 | point >> 12), put(0x80 | (point >> 6 & 0x3F)), put(0x80 | (point & 0x3F));
+  } else {
+    put(0xF0 | point >> 18), put(0x80 | (point >> 12 & 0x3F)), put(0x80 | (point >> 6 & 0x3F));
+    put(0x80 | (point & 0x3F));
+  }
+}
+
 uint32_t first_character(std::string_view text) {
   const size_t length = next_utf8(text, 0).length;
   const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[i])); };

@@ -30,6 +30,9 @@ class CharacterSet {
   std::vector<Range> ranges_;  // in order, none touches the next
 };
 
+// Adds a code point, at most 0x10FFFF, as UTF-8.
+void append_utf8(std::string& out, uint32_t point);
+
 // The code point that `text`, valid UTF-8 and not empty, begins with.
 uint32_t first_character(std::string_view text);
 

@@ -30,13 +30,22 @@ ChatTemplate::~ChatTemplate() = default;
 Result<std::string> ChatTemplate::render(std::span<const Message> messages, const TemplateOptions& options) const {
   std::vector<NanomindMessage> lent;
   lent.reserve(messages.size());
-  for (const Message& message : messages) lent.push_back({lend(message.role), lend(message.content)});
+  for (const Message& message : messages) {
+    lent.push_back({.role = lend(message.role),
+                    .content = lend(message.content),
+                    .reasoning = lend(message.reasoning),
+                    .tool_calls = lend(message.tool_calls),
+                    .tool_call_id = lend(message.tool_call_id),
+                    .name = lend(message.name)});
+  }
   const NanomindTemplateInput input = {
       .messages = lent.data(),
       .message_count = lent.size(),
       .bos_token = lend(options.bos_token),
       .eos_token = lend(options.eos_token),
       .add_generation_prompt = options.prompt == TemplateOptions::Prompt::generation ? 1 : 0,
+      .tools = lend(options.tools),
+      .thinking = options.thinking ? (*options.thinking ? 1 : 0) : -1,
   };
   RustText result;
   const bool failed = nanomind_template_render(impl_->handle.get(), &input, result.slot()) != 0;

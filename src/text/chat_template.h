@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,12 +16,19 @@ namespace nanomind {
 struct Message {
   std::string role;  // "system", "user", "assistant", "tool"
   std::string content;
+  // May be empty: then the template does not see them.
+  std::string reasoning{};     // what an assistant thought; most templates leave it out
+  std::string tool_calls{};    // JSON list of an assistant's calls, as OpenAI has them or of {"name", "arguments"}
+  std::string tool_call_id{};  // of a tool's result
+  std::string name{};          // of the tool
 };
 
 struct TemplateOptions {
   std::string_view bos_token;  // spelling, may be empty
   std::string_view eos_token;
   enum class Prompt { generation, none } prompt = Prompt::generation;  // append the assistant's opening
+  std::string_view tools = {};                                         // JSON list as OpenAI has it; empty: none
+  std::optional<bool> thinking = {};                                   // enable_thinking; absent: the template's choice
 };
 
 class ChatTemplate {
@@ -32,7 +40,8 @@ class ChatTemplate {
   ~ChatTemplate();
 
   // The prompt text; control tokens in it are to be recognised by the tokenizer. `raise_exception` of a template
-  // becomes the error's message.
+  // becomes the error's message. Tools and calls that are no JSON lists are errors; arguments of a call may be anything
+  // (a text is handed on as it is).
   Result<std::string> render(std::span<const Message> messages, const TemplateOptions& options) const;
 
  private:

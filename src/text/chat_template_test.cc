@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "text/test_data.h"
 
 namespace nanomind {
@@ -109,6 +111,89 @@ TEST(ChatTemplate, StrftimeNowGivesTheDate) {
   EXPECT_THAT(render("{{ strftime_now('%Y-%m-%d') }}"), testing::MatchesRegex("20[0-9]+-[0-9]+-[0-9]+"));
   EXPECT_EQ(render("{{ strftime_now('') }}"), "");
   EXPECT_THAT(render("{{ strftime_now('%99999d') }}"), HasSubstr("error: "));
+}
+
+TEST(ChatTemplate, ToolsCallsAndResultsAreThoseOfJinja2) {
+  std::ifstream chat_file(kFolder + "tools.json");
+  const auto chat = nlohmann::ordered_json::parse(chat_file);
+  std::vector<Message> messages;
+  for (const auto& message : chat["messages"]) {
+    messages.push_back({.role = message["role"],
+                        .content = message["content"],
+                        .tool_calls = message.contains("tool_calls") ? message["tool_calls"].dump() : ""});
+  }
+  const std::string tools = chat["tools"].dump();
+  for (const std::string name : {"qwen2.5-coder", "python_methods"}) {
+    std::ifstream file(kFolder + name + ".jinja");
+    const auto prompt = parse(std::string(std::istreambuf_iterator<char>(file), {}))
+                            .render(messages, {.bos_token = "<bos>", .eos_token = "<eos>", .tools = tools});
+    ASSERT_TRUE(prompt) << prompt.error().message;
+    EXPECT_EQ(*prompt, unescape(read_lines(kFolder + name + ".tools").at(0))) << name;
+  }
+}
+
+TEST(ChatTemplate, ToolsAreGivenInTheirOrder) {
+  const auto chat_template = parse("{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}{{ tools is none }}");
+  const auto rendered = [&](std::string_view tools) {
+    const auto text = chat_template.render({}, {.tools = tools});
+    return text ? *text : "error: " + text.error().message;
+  };
+  const std::string tool =
+      R"({"type": "function", "function": {"name": "f", "description": "x", "aaa": {"z": 1, "a": 2}}})";
+  EXPECT_EQ(rendered("[" + tool + "]"), tool + "\nFalse");
+  EXPECT_EQ(rendered(R"([{"name": "f", "description": "x", "aaa": {"z": 1, "a": 2}}])"), tool + "\nFalse");
+  EXPECT_EQ(rendered(""), "True");
+  EXPECT_EQ(rendered("[]"), "True");
+  EXPECT_THAT(rendered("{}"), HasSubstr("error: The tools must be a JSON list"));
+  EXPECT_THAT(rendered("["), HasSubstr("error: The tools are not valid JSON"));
+  EXPECT_THAT(rendered("[{}]"), HasSubstr("error: Tool 1 has no name"));
+}
+
+TEST(ChatTemplate, CallsAndResultsAreGiven) {
+  const std::string source =
+      "{% for m in messages %}{{ m.role }}:{{ m.content }}{% if m.tool_calls %}{% for c in m.tool_calls %}"
+      "[{{ c.id }} {{ c.function.name }} {{ c.function.arguments | tojson }}]{% endfor %}{% endif %}"
+      "{% if m.tool_call_id is defined %}({{ m.tool_call_id }} {{ m.name }}){% endif %}{% endfor %}";
+  const std::vector<Message> messages = {
+      {.role = "assistant",
+       .content = "",
+       .tool_calls = R"([{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}},)"
+                     R"({"name": "g", "arguments": {"b": 2}}])"},
+      {.role = "tool", .content = "7", .tool_call_id = "c1", .name = "f"}};
+  EXPECT_EQ(render(parse(source), messages), R"(assistant:[c1 f {"a": 1}][ g {"b": 2}]tool:7(c1 f))");
+}
+
+// TOOL-01: what a model wrote wrongly must not make the conversation impossible to go on with.
+TEST(ChatTemplate, BrokenArgumentsOfACallArePassedOn) {
+  const auto shown = [](const std::string& arguments) {
+    const std::string calls = R"([{"function": {"name": "f", "arguments": )" + arguments + "}}]";
+    return render(parse("{{ messages[0].tool_calls[0].function.arguments | tojson }}"),
+                  std::vector<Message>{{.role = "assistant", .content = "", .tool_calls = calls}});
+  };
+  EXPECT_EQ(shown(R"("{")"), R"("{")");
+  EXPECT_EQ(shown(R"("")"), "{}");
+  EXPECT_EQ(shown("null"), "{}");
+  EXPECT_EQ(shown(R"({"a": [1]})"), R"({"a": [1]})");
+  EXPECT_EQ(shown(R"("{\"a\": [1]}")"), R"({"a": [1]})");
+  EXPECT_EQ(shown("\"" + std::string(1 << 20, 'x') + "\"").size(), (1U << 20) + 2);
+}
+
+TEST(ChatTemplate, WrongListsOfCallsNameTheMessage) {
+  const auto shown = [](const std::string& calls) {
+    return render(parse("x"), std::vector<Message>{{.role = "assistant", .content = "", .tool_calls = calls}});
+  };
+  EXPECT_THAT(shown("["), HasSubstr("The tool calls of message 0 are not valid JSON"));
+  EXPECT_THAT(shown("{}"), HasSubstr("must be a JSON list"));
+  EXPECT_THAT(shown("[{}]"), HasSubstr("A tool call of message 0 has no name"));
+  EXPECT_THAT(shown(std::string(100'000, '[')), HasSubstr("error: "));
+  EXPECT_EQ(shown("[]"), "x");
+}
+
+TEST(ChatTemplate, ThinkingIsTheTemplatesChoiceUnlessSaid) {
+  const auto chat_template = parse("{{ enable_thinking is defined }} {{ enable_thinking }}");
+  EXPECT_EQ(*chat_template.render({}, {}), "False ");
+  EXPECT_EQ(*chat_template.render({}, {.thinking = false}), "True False");
+  EXPECT_EQ(*chat_template.render({}, {.thinking = true}), "True True");
 }
 
 TEST(ChatTemplate, LongConversationsRender) {

@@ -14,6 +14,16 @@ class Run(ProgramTest):
     def answer(self, *arguments, tokens=4, **options):
         return json.loads(self.expect(0, "run", self.tiny, "--json", "--temp", "0", "-n", tokens, *arguments, **options).stdout)
 
+    def with_template(self, template):
+        """A copy of the tiny model with another chat template, at most as long as its own."""
+        model = (ROOT / "tests/data/tiny-qwen2.gguf").read_bytes()
+        start = model.index(b"tokenizer.chat_template") + len("tokenizer.chat_template") + 4
+        length = struct.unpack("<Q", model[start:start + 8])[0]
+        self.assertLessEqual(len(template), length)
+        path = self.home / "templated.gguf"
+        path.write_bytes(model[:start + 8] + template.encode().ljust(length) + model[start + 8 + length:])
+        return path
+
     def test_json(self):
         answer = self.answer("--raw", "hello", stdin=None)
         self.assertEqual(set(answer), {"model", "text", "ids", "prompt_tokens", "completion_tokens", "finish_reason", "timings"})
@@ -77,6 +87,37 @@ class Run(ProgramTest):
         self.assertIn(b"--gbnf", self.expect(2, "run", self.tiny, "hello", "--grammar", "grammar.txt", stdin=None).stderr)
         self.assertIn(b"one form", self.expect(2, "run", self.tiny, "hello", "--regex", "a", "--grammar", path, stdin=None).stderr)
         self.assertIn(b"schema", self.expect(2, "run", self.tiny, "hello", "--json-schema", "{", stdin=None).stderr)
+
+    def test_calls_of_tools_are_lines_of_json(self):
+        tools = self.home / "tools.json"
+        model = self.with_template("{% if tools %}{# <tool_call> #}{% endif %}{{ messages[0].content }}")
+        tools.write_text('[{"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}]')
+        call = r'<tool_call>\{"name": "f", "arguments": \{"a": 1\}\}</tool_call>'
+        arguments = ("run", model, "--temp", "0", "-n", "400", "--tools", tools, "hello")
+        done = self.expect(0, *arguments, "--regex", "Well\\. " + call + call, stdin=None)
+        self.assertEqual(done.stdout, b'Well.\n' + b'{"name":"f","arguments":{"a":1}}\n' * 2)
+        answer = json.loads(self.expect(0, *arguments, "--json", "--regex", call, stdin=None).stdout)
+        self.assertEqual((answer["text"], answer["tool_calls"]), ("", [{"name": "f", "arguments": {"a": 1}}]))
+        done = self.expect(0, *arguments, "--regex", call.replace('"f"', '"g"'), stdin=None)
+        self.assertTrue(done.stdout.startswith(b"<tool_call>"))  # there is no tool g
+        tools.write_text("{}")
+        self.assertIn(b"list of tools", self.expect(2, *arguments, stdin=None).stderr)
+        tools.write_text('[{"name": "f"}]')
+        self.assertIn(b"--raw", self.expect(2, *arguments, "--raw", stdin=None).stderr)
+        self.assertIn(b"knows no tools", self.expect(1, "run", self.tiny, "--tools", tools, "hello", stdin=None).stderr)
+
+    def test_thinking_is_shown_when_asked_for(self):
+        model = self.with_template("{{ messages[0].content }}<think>{# </think> #}")
+        arguments = ("run", model, "--temp", "0", "--regex", "ok!", "hello", "-n", "400", "--think-budget")
+        done = self.expect(0, *arguments, "3", stdin=None)
+        self.assertEqual((done.stdout, done.stderr), (b"ok!\n", b""))
+        shown = self.expect(0, *arguments, "3", "--show-thinking", stdin=None)
+        self.assertEqual(shown.stdout, b"ok!\n")
+        answer = json.loads(self.expect(0, *arguments, "3", "--json", stdin=None).stdout)
+        self.assertEqual(answer["text"], "ok!")
+        self.assertEqual(shown.stderr.decode().strip(), answer["reasoning"].strip())
+        self.assertGreaterEqual(answer["reasoning_tokens"], 3)
+        self.assertLess(len(json.loads(self.expect(0, *arguments, "0", "--json", stdin=None).stdout)["ids"]), len(answer["ids"]))
 
     def test_piped_text_is_the_question_or_follows_it(self):
         piped = self.answer("--raw", stdin="one\n\ntwo")

@@ -8,7 +8,8 @@ Needs: pip install jinja2
 
 The conversations are in tests/data/chat_template/conversations.txt: a line "# name" begins one, then one "role: content"
 per message with content escaped as in escape.py. Expected files: "# name", then the prompt as one escaped line, or
-"! message" where the template raised. Every conversation is rendered with the assistant's opening.
+"! message" where the template raised. Every conversation is rendered with the assistant's opening. Templates that know
+tools also render tools.json, a conversation with calls and results, into one line of *.tools.
 """
 
 import json
@@ -50,10 +51,10 @@ def environment():
     return result
 
 
-def render(source, messages):
+def render(source, messages, tools=None):
     template = environment().from_string(source)
     try:
-        prompt = template.render(messages=messages, tools=None, documents=None, add_generation_prompt=True,
+        prompt = template.render(messages=messages, tools=tools, documents=None, add_generation_prompt=True,
                                  bos_token="<bos>", eos_token="<eos>")
         return escape(prompt.encode())
     except TemplateError as error:
@@ -70,6 +71,9 @@ def main():
         with open(path.with_suffix(".expected"), "w", encoding="utf-8") as out:
             for name, messages in conversations():
                 out.write(f"# {name}\n{render(source, messages)}\n")
+        if "tool_calls" in source:
+            chat = json.loads((FOLDER / "tools.json").read_text("utf-8"))
+            path.with_suffix(".tools").write_text(render(source, chat["messages"], chat["tools"]) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
