@@ -120,7 +120,7 @@ TEST(Gguf, ReadsVersion2AndOtherAlignments) {
 TEST(Gguf, KeepsTypesThatWeCannotRun) {
   GgufTestWriter w;
   w.add_raw_tensor("iq3", {256}, 21, std::vector<std::byte>(110));  // IQ3_S
-  w.add_raw_tensor("new", {256}, 99, std::vector<std::byte>(32));  // a number of the future
+  w.add_raw_tensor("new", {256}, 99, std::vector<std::byte>(32));   // a number of the future
   const auto bytes = w.bytes();
   const GgufFile file = GgufFile::parse(bytes).value();
   EXPECT_FALSE(file.tensor("iq3")->dtype);

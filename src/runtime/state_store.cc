@@ -35,8 +35,8 @@ void StateStore::release(int32_t slot) {
 void StateStore::copy(int32_t from, int32_t to) {
   if (!needed()) return;
   const std::span<std::byte> bytes = buffer_->bytes();
-  std::memcpy(bytes.data() + static_cast<size_t>(to) * slot_bytes_, bytes.data() + static_cast<size_t>(from) * slot_bytes_,
-              slot_bytes_);
+  std::memcpy(bytes.data() + static_cast<size_t>(to) * slot_bytes_,
+              bytes.data() + static_cast<size_t>(from) * slot_bytes_, slot_bytes_);
 }
 
 void Snapshots::take(int32_t slot, int64_t position) {

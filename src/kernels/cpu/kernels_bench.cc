@@ -44,8 +44,8 @@ struct AlignedDelete {
   void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{1 << 21}); }
 };
 
-// Bytes of thread `index`, made once; their values are valid codes and scales of every type, none so small that products
-// would be subnormal.
+// Bytes of thread `index`, made once; their values are valid codes and scales of every type, none so small that
+// products would be subnormal.
 const std::byte* memory(int index) {
   static std::mutex mutex;
   static std::vector<std::unique_ptr<std::byte, AlignedDelete>> buffers;
