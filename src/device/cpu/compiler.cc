@@ -217,19 +217,25 @@ class Compiler {
   }
 
   Product product(const op::MatMul& o, const GemmKernels* many) const {
-    const WeightInfo& info = program_.weights[static_cast<size_t>(o.weight)];
-    const int64_t columns = info.shape.columns();
-    const std::optional<IntWeight> integer = int_weight(info.dtype);
-    return {
-        .weights = options_.weights[static_cast<size_t>(o.weight)],
-        .group_bytes = packed_group_bytes(info.dtype, columns),
-        .groups = round_up(info.shape.rows(), kGroupRows) / kGroupRows,
-        .blocks = round_up(columns, packed_traits(info.dtype).block_columns) / packed_traits(info.dtype).block_columns,
-        .multiply = integer ? kernels_.matmul[static_cast<int>(*integer)] : nullptr,
-        .multiply_float = integer ? nullptr : kernels_.matmul_float[static_cast<int>(float_weight(info.dtype))],
-        .multiply_many = many != nullptr ? chooser_.multiply_many(*many, info.dtype) : nullptr,
-        .bias = vector(o.bias),
-        .out = matrix(o.out)};
+    const DType dtype = program_.weights[static_cast<size_t>(o.weight)].dtype;
+    return {.w = weight_matrix(o.weight),
+            .multiply_many = many != nullptr ? chooser_.multiply_many(*many, dtype) : nullptr,
+            .bias = vector(o.bias),
+            .out = matrix(o.out)};
+  }
+
+  WeightMatrix weight_matrix(WeightId id) const {
+    const WeightInfo& info = program_.weights[static_cast<size_t>(id)];
+    const Shape& shape = info.shape;
+    const int64_t columns = shape.columns(), block = packed_traits(info.dtype).block_columns;
+    const std::optional<IntWeight> type = int_weight(info.dtype);
+    return {.weights = options_.weights[static_cast<size_t>(id)],
+            .group_bytes = packed_group_bytes(info.dtype, columns),
+            .groups = round_up(shape.rank == 2 ? shape.rows() : shape[1], kGroupRows) / kGroupRows,
+            .columns = columns,
+            .blocks = round_up(columns, block) / block,
+            .multiply = type ? kernels_.matmul[static_cast<int>(*type)] : nullptr,
+            .multiply_float = type ? nullptr : kernels_.matmul_float[static_cast<int>(float_weight(info.dtype))]};
   }
 
   void emit_one(const op::Embed& o) {
@@ -300,26 +306,14 @@ class Compiler {
     result_.instructions.emplace_back(ScaleStep{.x = matrix(o.x), .factor = o.factor, .cap = o.cap});
   }
   int64_t experts_of(const op::Experts& o) const { return program_.values[static_cast<size_t>(o.logits)].columns; }
-  ExpertWeights expert_weights(WeightId id) const {
-    const WeightInfo& info = program_.weights[static_cast<size_t>(id)];
-    const int64_t columns = info.shape.columns(), block = packed_traits(info.dtype).block_columns;
-    const std::optional<IntWeight> type = int_weight(info.dtype);
-    return {.weights = options_.weights[static_cast<size_t>(id)],
-            .group_bytes = packed_group_bytes(info.dtype, columns),
-            .groups = info.shape[1] / kGroupRows,
-            .columns = columns,
-            .blocks = round_up(columns, block) / block,
-            .multiply = type ? kernels_.matmul[static_cast<int>(*type)] : nullptr,
-            .multiply_float = type ? nullptr : kernels_.matmul_float[static_cast<int>(float_weight(info.dtype))]};
-  }
   // All but its places in the arena.
   ExpertsStep experts_step(const op::Experts& o) const {
     return {.out = {},
             .x = {},
             .logits = {},
-            .gate = expert_weights(o.gate),
-            .up = expert_weights(o.up),
-            .down = expert_weights(o.down),
+            .gate = weight_matrix(o.gate),
+            .up = weight_matrix(o.up),
+            .down = weight_matrix(o.down),
             .selection_bias = vector(o.selection_bias),
             .routing = o.routing,
             .activation = o.activation,

@@ -11,31 +11,21 @@
 namespace nanomind::cpu {
 namespace {
 
-constexpr size_t kChunkBytes = 192 * 1024;  // of weights, that stay in cache while all rows of the expert pass by
-constexpr int64_t kMinGroups = 4;
-constexpr int64_t kChunksPerThread = 4;
-
-bool integer(const ExpertWeights& w) { return w.multiply != nullptr; }
-
-// A row as products with `w` read it: units, padded for any type, or floats.
-int64_t row_units(const ExpertWeights& w) {
-  return (w.columns + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns / kUnitColumns;
-}
-size_t row_bytes(const ExpertWeights& w) {
-  return static_cast<size_t>(integer(w) ? row_units(w) * static_cast<int64_t>(sizeof(ActivationUnit))
-                                        : w.columns * static_cast<int64_t>(sizeof(float)));
+// Bytes of a row as products with `w` read it: units, or floats.
+size_t row_bytes(const WeightMatrix& w) {
+  return static_cast<size_t>(w.integer() ? padded_units(w.columns) * static_cast<int64_t>(sizeof(ActivationUnit))
+                                         : w.columns * static_cast<int64_t>(sizeof(float)));
 }
 
-void put_row(const StepContext& context, const ExpertWeights& w, const float* x, std::byte* rows, int64_t slot) {
+void put_row(const StepContext& context, const WeightMatrix& w, const float* x, std::byte* rows, int64_t slot) {
   std::byte* out = rows + static_cast<size_t>(slot) * row_bytes(w);
-  if (!integer(w)) {
+  if (!w.integer()) {
     std::memcpy(out, x, row_bytes(w));
     return;
   }
   auto* units = reinterpret_cast<ActivationUnit*>(out);
   context.kernels.quantize(x, w.columns, units);
-  const int64_t used = (w.columns + kUnitColumns - 1) / kUnitColumns;
-  std::memset(units + used, 0, static_cast<size_t>(row_units(w) - used) * sizeof(ActivationUnit));
+  clear_padding(units, w.columns, padded_units(w.columns));
 }
 
 // Scores of one row of router logits.
@@ -104,51 +94,31 @@ int64_t sort_by_expert(const ExpertsStep& s, int64_t rows) {
 
 // One matrix of an expert meets the rows of its slots.
 struct ExpertProduct {
-  const ExpertWeights& w;
+  const WeightMatrix& w;
   const std::byte* rows;
   const Matrix& out;
 };
 
 void multiply(const ExpertsStep& s, const ExpertProduct& p, int32_t expert, int64_t first_group, int64_t groups) {
-  const int64_t begin = s.slots.begin[expert], end = s.slots.begin[expert + 1];
-  const auto place = static_cast<size_t>(expert * p.w.groups + first_group);
-  const std::byte* weights = p.w.weights.data() + place * p.w.group_bytes;
-  for (int64_t slot = begin; slot < end; slot += kMaxTileRows) {
-    const int m = static_cast<int>(std::min<int64_t>(kMaxTileRows, end - slot));
-    const std::byte* x = p.rows + static_cast<size_t>(slot) * row_bytes(p.w);
-    float* out = p.out.row(slot) + first_group * kGroupRows;
-    if (integer(p.w)) {
-      p.w.multiply({.weights = weights,
-                    .group_bytes = p.w.group_bytes,
-                    .groups = static_cast<int>(groups),
-                    .blocks = p.w.blocks,
-                    .x = reinterpret_cast<const ActivationUnit*>(x),
-                    .x_stride = row_units(p.w),
-                    .m = m,
-                    .out = out,
-                    .out_stride = p.out.stride});
-    } else {
-      p.w.multiply_float({.weights = weights,
-                          .group_bytes = p.w.group_bytes,
-                          .groups = static_cast<int>(groups),
-                          .columns = p.w.columns,
-                          .x = reinterpret_cast<const float*>(x),
-                          .x_stride = p.w.columns,
-                          .m = m,
-                          .out = out,
-                          .out_stride = p.out.stride});
-    }
-  }
+  const int64_t begin = s.slots.begin[expert];
+  const std::byte* rows = p.rows + static_cast<size_t>(begin) * row_bytes(p.w);
+  const InputRows x{.units = reinterpret_cast<const ActivationUnit*>(rows),
+                    .floats = reinterpret_cast<const float*>(rows),
+                    .stride = p.w.integer() ? padded_units(p.w.columns) : p.w.columns,
+                    .count = s.slots.begin[expert + 1] - begin};
+  multiply_few(p.w, expert * p.w.groups + first_group, groups, x, p.out.row(begin) + first_group * kGroupRows,
+               p.out.stride);
 }
 
 // The products of all chosen experts in one parallel loop.
 void multiply_all(const ExpertsStep& s, StepContext& context, std::span<const ExpertProduct> products, int64_t active) {
-  int64_t groups = 0, size = std::numeric_limits<int64_t>::max();
+  int64_t groups = 0;
+  size_t widest = 0;
   for (const ExpertProduct& p : products) {
     groups += p.w.groups * active;
-    size = std::min(size, static_cast<int64_t>(kChunkBytes / p.w.group_bytes));
+    widest = std::max(widest, p.w.group_bytes);
   }
-  size = std::max(kMinGroups, std::min(size, groups / (context.pool.threads() * kChunksPerThread) + 1));
+  const int64_t size = groups_of_task(widest, groups, context.pool.threads());
   const auto chunks_of = [&](const ExpertProduct& p) { return (p.w.groups + size - 1) / size; };
   int64_t chunks = 0;
   for (const ExpertProduct& p : products) chunks += chunks_of(p);
@@ -198,7 +168,7 @@ size_t place_slots(ExpertsStep& s, int64_t experts, int64_t max_tokens, std::byt
   s.slots.next = carver.take<int32_t>(experts);
   s.slots.active = carver.take<int32_t>(experts);
   s.slots.gate_input = carver.take<std::byte>(slots * static_cast<int64_t>(row_bytes(s.gate)));
-  s.slots.up_input = integer(s.gate) == integer(s.up)
+  s.slots.up_input = s.gate.integer() == s.up.integer()
                          ? s.slots.gate_input
                          : carver.take<std::byte>(slots * static_cast<int64_t>(row_bytes(s.up)));
   s.slots.down_input = carver.take<std::byte>(slots * static_cast<int64_t>(row_bytes(s.down)));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "device/cpu/weight_matrix.h"
 #include "device/device.h"
 #include "kernels/cpu/table.h"
 
@@ -70,14 +71,9 @@ struct QuantizeStep {
 };
 // Several products of the same activations, run as one parallel loop.
 struct Product {
-  std::span<const std::byte> weights;
-  size_t group_bytes;
-  int64_t groups;
-  int64_t blocks;              // per group; of integer products
-  IntMatmul multiply;          // of few rows: either this
-  FloatMatmul multiply_float;  // or this
-  Gemm multiply_many;          // of many rows, where the value is packed for them
-  const float* bias;           // null: none
+  WeightMatrix w;
+  Gemm multiply_many;  // of many rows, where the value is packed for them
+  const float* bias;   // null: none
   Matrix out;
 };
 struct ProductStep {
@@ -114,20 +110,11 @@ struct SigmoidGateStep {
   Matrix out, y, x;
   const float* weight;
 };
-// Weights of several experts, equal but for their place.
-struct ExpertWeights {
-  std::span<const std::byte> weights;
-  size_t group_bytes;
-  int64_t groups;              // of one expert
-  int64_t columns, blocks;     // per group
-  IntMatmul multiply;          // either this
-  FloatMatmul multiply_float;  // or this
-};
 // A slot is one expert of one row. Slots lie in the order of their experts, so that an expert's weights meet all its
 // rows at once. Matrices of slots have room for max_tokens * used rows.
 struct ExpertsStep {
   Matrix out, x, logits;
-  ExpertWeights gate, up, down;
+  WeightMatrix gate, up, down;
   const float* selection_bias;  // null: none
   Routing routing;
   Activation activation;

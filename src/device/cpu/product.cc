@@ -8,11 +8,7 @@
 namespace nanomind::cpu {
 namespace {
 
-// What a thread streams at a go; with several tiles of rows it stays in the second-level cache while all pass by.
-constexpr size_t kChunkBytes = 192 * 1024;
-constexpr int64_t kMinGroups = 4;
-// So that a slow core does not hold up the others.
-constexpr int64_t kChunksPerThread = 4, kPanelsPerThread = 64;
+constexpr int64_t kPanelsPerThread = 64;  // so that a slow core does not hold up the others
 
 // How one step runs its products.
 struct Plan {
@@ -30,13 +26,11 @@ struct Plan {
       const int64_t step = many->groups_at_once, by_balance = groups / (threads * kPanelsPerThread);
       return std::max<int64_t>(1, by_balance / step) * step;
     }
-    const int64_t by_balance = groups / (threads * kChunksPerThread) + 1;
-    const auto by_bytes = static_cast<int64_t>(kChunkBytes / product.group_bytes);
-    return std::max(kMinGroups, std::min(by_bytes, by_balance));
+    return groups_of_task(product.w.group_bytes, groups, threads);
   }
   int64_t chunks(const Product& product) const {
     const int64_t size = chunk_groups(product);
-    return (product.groups + size - 1) / size;
+    return (product.w.groups + size - 1) / size;
   }
 };
 
@@ -44,7 +38,6 @@ struct Plan {
 struct Chunk {
   const Product& product;
   int64_t first, groups;
-  const std::byte* weights() const { return product.weights.data() + static_cast<size_t>(first) * product.group_bytes; }
   float* out(int64_t row) const { return product.out.row(row) + first * kGroupRows; }
 };
 
@@ -58,8 +51,8 @@ void add_bias(const Chunk& c, int64_t rows) {
 }
 
 void multiply_many(const ProductStep& s, const Plan& plan, const Chunk& c, std::byte* scratch) {
-  c.product.multiply_many({.weights = c.weights(),
-                           .group_bytes = c.product.group_bytes,
+  c.product.multiply_many({.weights = c.product.w.group(c.first),
+                           .group_bytes = c.product.w.group_bytes,
                            .groups = static_cast<int>(c.groups),
                            .columns = s.x.columns,
                            .x = s.quantized.data,
@@ -69,33 +62,6 @@ void multiply_many(const ProductStep& s, const Plan& plan, const Chunk& c, std::
                            .scratch = scratch});
 }
 
-void multiply_few(const ProductStep& s, const Plan& plan, const Chunk& c) {
-  for (int64_t row = 0; row < plan.rows; row += kMaxTileRows) {
-    const int m = static_cast<int>(std::min<int64_t>(kMaxTileRows, plan.rows - row));
-    if (c.product.multiply != nullptr) {
-      c.product.multiply({.weights = c.weights(),
-                          .group_bytes = c.product.group_bytes,
-                          .groups = static_cast<int>(c.groups),
-                          .blocks = c.product.blocks,
-                          .x = s.quantized.row(row),
-                          .x_stride = s.quantized.stride,
-                          .m = m,
-                          .out = c.out(row),
-                          .out_stride = c.product.out.stride});
-    } else {
-      c.product.multiply_float({.weights = c.weights(),
-                                .group_bytes = c.product.group_bytes,
-                                .groups = static_cast<int>(c.groups),
-                                .columns = s.x.columns,
-                                .x = s.x.row(row),
-                                .x_stride = s.x.stride,
-                                .m = m,
-                                .out = c.out(row),
-                                .out_stride = c.product.out.stride});
-    }
-  }
-}
-
 }  // namespace
 
 void run(const ProductStep& s, StepContext& context) {
@@ -103,8 +69,14 @@ void run(const ProductStep& s, StepContext& context) {
   if (rows == 0) return;
   Plan plan{.many = s.quantized.packed_by(rows), .rows = rows, .groups = 0, .threads = context.pool.threads()};
   int64_t chunks = 0;
-  for (const Product& product : s.products) plan.groups += product.groups;
+  for (const Product& product : s.products) plan.groups += product.w.groups;
   for (const Product& product : s.products) chunks += plan.chunks(product);
+  const auto rows_for = [&](const WeightMatrix& w) {
+    return InputRows{.units = w.integer() ? s.quantized.row(0) : nullptr,
+                     .floats = s.x.data,
+                     .stride = w.integer() ? s.quantized.stride : s.x.stride,
+                     .count = rows};
+  };
   const size_t scratch_bytes = context.scratch.size() / static_cast<size_t>(plan.threads);
 
   context.pool.for_each(chunks, [&](int64_t index, int thread) {
@@ -115,11 +87,11 @@ void run(const ProductStep& s, StepContext& context) {
         continue;
       }
       const int64_t size = plan.chunk_groups(product), first = index * size;
-      const Chunk chunk{product, first, std::min(size, product.groups - first)};
+      const Chunk chunk{product, first, std::min(size, product.w.groups - first)};
       if (plan.in_one_call(product))
         multiply_many(s, plan, chunk, context.scratch.data() + static_cast<size_t>(thread) * scratch_bytes);
       else
-        multiply_few(s, plan, chunk);
+        multiply_few(product.w, first, chunk.groups, rows_for(product.w), chunk.out(0), product.out.stride);
       if (product.bias != nullptr) add_bias(chunk, rows);
       return;
     }

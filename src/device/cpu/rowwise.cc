@@ -28,9 +28,7 @@ void quantize_piece(const StepContext& context, const float* piece, const Matrix
   if (!out.units) return;
   ActivationUnit* units = out.row(row);
   context.kernels.quantize(piece, n, units + begin / kUnitColumns);
-  const int64_t used = (x.columns + kUnitColumns - 1) / kUnitColumns;
-  if (begin + n == x.columns)
-    std::memset(units + used, 0, static_cast<size_t>(out.stride - used) * sizeof(ActivationUnit));
+  if (begin + n == x.columns) clear_padding(units, x.columns, out.stride);
 }
 
 template <typename F>
