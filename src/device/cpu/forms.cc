@@ -4,12 +4,6 @@
 #include <algorithm>
 
 namespace nanomind::cpu {
-namespace {
-
-int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
-
-}  // namespace
-
 std::optional<IntWeight> int_weight(DType dtype) {
   switch (dtype) {
     case DType::q4_0: return IntWeight::q4_0;
@@ -35,17 +29,21 @@ FloatWeight float_weight(DType dtype) {
   return FloatWeight::f32;
 }
 
+FormChooser::FormChooser(const Program& program, const CompileOptions& options, const KernelTable& kernels)
+    : program_(program), options_(options), kernels_(kernels) {
+  read_as_floats_.insert(program.output);
+  for (const Op& op : program.ops) {
+    if (std::holds_alternative<op::MatMul>(op)) continue;
+    for (const ValueId id : uses(op).reads) read_as_floats_.insert(id);
+  }
+}
+
 Form FormChooser::choose(ValueId id, const Node& products) const {
-  Form form;
+  Form form{.only = !read_as_floats_.contains(id)};
   for (const Op* op : products) {
     form.units |= int_weight(dtype_of(*op)).has_value();
     form.only &= int_weight(dtype_of(*op)).has_value();
   }
-  for (const Op& op : program_.ops) {
-    const std::vector<ValueId> reads = uses(op).reads;
-    form.only &= std::holds_alternative<op::MatMul>(op) || std::ranges::find(reads, id) == reads.end();
-  }
-  form.only &= id != program_.output;
   if (max_rows(id) >= kManyRows) {
     if (may_be_fast(id) && serves(kernels_.gemm_fast, products))
       form.many = &kernels_.gemm_fast;
@@ -87,7 +85,7 @@ int64_t FormChooser::width() const {
   return 0;
 }
 
-int64_t FormChooser::units(ValueId id) const { return round_up(value(id).columns, kPaddedColumns) / kUnitColumns; }
+int64_t FormChooser::units(ValueId id) const { return padded_units(value(id).columns); }
 
 size_t FormChooser::bytes(ValueId id, const Form& form) const {
   const int64_t rows = max_rows(id), few = form.many != nullptr ? std::min(rows, kManyRows) : rows;

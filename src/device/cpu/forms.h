@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "device/cpu/instructions.h"
 #include "device/cpu/nodes.h"
@@ -23,8 +24,7 @@ struct Form {
 
 class FormChooser {
  public:
-  FormChooser(const Program& program, const CompileOptions& options, const KernelTable& kernels)
-      : program_(program), options_(options), kernels_(kernels) {}
+  FormChooser(const Program& program, const CompileOptions& options, const KernelTable& kernels);
 
   // What the products of a value read besides its floats.
   Form choose(ValueId id, const Node& products) const;
@@ -49,6 +49,7 @@ class FormChooser {
   bool may_be_fast(ValueId id) const;
   int64_t width() const;
 
+  std::set<ValueId> read_as_floats_;  // by what is no product
   const Program& program_;
   const CompileOptions& options_;
   const KernelTable& kernels_;
