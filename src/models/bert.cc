@@ -96,6 +96,7 @@ DecoderParams read_params(WeightReader& r, const GgufFile& file) {
   p.eps = static_cast<float>(r.number("attention.layer_norm_epsilon"));
   p.result = read_result(r);
   if (p.result.kind == ResultKind::logits) p.result = {ResultKind::embedding, Pooling::mean};
+  if (p.result.kind == ResultKind::rank) p.result.pooling = Pooling::first;  // what its classifier was trained on
   if (p.width % p.heads != 0 || p.head_dim % 8 != 0 || p.head_dim > kMaxHeadDim)
     r.complain(fmt::format("{} heads do not fit a width of {}.", p.heads, p.width));
   const GgufTensor* table = file.tensor("token_embd.weight");

@@ -8,6 +8,9 @@
 #include <cmath>
 #include <filesystem>
 
+#include "format/gguf.h"
+#include "models/registry.h"
+
 namespace nanomind {
 namespace {
 
@@ -49,6 +52,16 @@ TEST_F(EmbeddingTest, ScoresLieBetweenZeroAndOneAndDependOnBoth) {
   for (const float score : {*one, *two, *three}) EXPECT_TRUE(score > 0 && score < 1) << score;
   EXPECT_NE(*one, *two);
   EXPECT_NE(*two, *three);
+}
+
+// Classifiers of encoders read the first token's state, those of decoders the last one's.
+TEST_F(EmbeddingTest, AnEncodersScoreIsThatOfItsFirstToken) {
+  const auto file = GgufFile::open("tests/data/tiny-xlm-roberta.gguf");
+  ASSERT_TRUE(file) << file.error().message;
+  const auto model = build_model(*file);
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->result.kind, ResultKind::rank);
+  EXPECT_EQ(model->result.pooling, Pooling::first);
 }
 
 TEST_F(EmbeddingTest, WhatAModelCannotDoIsSaid) {
