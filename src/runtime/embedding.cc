@@ -5,44 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <memory>
 
 namespace nanomind {
 namespace {
-
-// Cache blocks and a state for one sequence, given back at the end.
-class Sequence {
- public:
-  explicit Sequence(const SessionHost& host) : host_(host) {}
-  ~Sequence() {
-    for (const int32_t block : blocks_) host_.cache->release(block);
-    if (state_) host_.states->release(*state_);
-  }
-  Sequence(const Sequence&) = delete;
-  Sequence& operator=(const Sequence&) = delete;
-
-  Result<void> reserve(int64_t tokens) {
-    state_ = host_.states->acquire();
-    if (!state_) return fail(ErrorCode::out_of_memory, "All states of this engine are used by open sessions; end one.");
-    while (static_cast<int64_t>(blocks_.size()) * kKvBlockTokens < tokens)
-      blocks_.push_back(TRY(host_.cache->acquire()));
-    return {};
-  }
-  Result<OutputRows> run(std::span<const TokenId> tokens, int64_t past, std::span<const int32_t> outputs) {
-    const SequenceRows rows{
-        .blocks = blocks_, .past = past, .rows = static_cast<int64_t>(tokens.size()), .state = *state_};
-    return host_.executable->run({.tokens = tokens,
-                                  .sequences = {&rows, 1},
-                                  .outputs = outputs,
-                                  .kv_cache = &host_.cache->buffer(),
-                                  .states = host_.states->buffer()});
-  }
-
- private:
-  const SessionHost& host_;
-  std::vector<int32_t> blocks_;
-  std::optional<int32_t> state_;
-};
 
 void add(std::span<const float> row, std::vector<float>& sum) {
   if (sum.empty()) sum.resize(row.size());
@@ -59,24 +25,15 @@ Result<std::vector<float>> pool_text(const SessionHost& host, const EmbeddingPla
   if (count > most)
     return fail(ErrorCode::context_full,
                 fmt::format("The text has {} tokens, but the model takes {}; cut it into parts.", count, most));
-  Sequence sequence(host);
-  TRY(sequence.reserve(count));
-  std::vector<float> pooled;
-  const int64_t step = std::min(host.max_tokens, plan.pooling == Pooling::mean ? host.max_outputs : host.max_tokens);
-  for (int64_t past = 0; past < count;) {
-    const int64_t rows = std::min(count - past, plan.whole_sequences ? count : step);
-    std::vector<int32_t> wanted;
-    if (plan.pooling == Pooling::mean) {
-      wanted.resize(static_cast<size_t>(rows));
-      std::iota(wanted.begin(), wanted.end(), 0);
-    } else if (plan.pooling == Pooling::first ? past == 0 : past + rows == count) {
-      wanted.push_back(plan.pooling == Pooling::first ? 0 : static_cast<int32_t>(rows - 1));
-    }
-    const OutputRows out =
-        TRY(sequence.run(tokens.subspan(static_cast<size_t>(past), static_cast<size_t>(rows)), past, wanted));
-    for (int64_t i = 0; i < out.rows; ++i) add(out.row(i), pooled);
-    past += rows;
+  const std::unique_ptr<Session> session = TRY(LocalSession::open(host));
+  if (plan.pooling == Pooling::last) {
+    TRY(session->feed(tokens, nullptr));
+    return std::vector<float>(session->logits().begin(), session->logits().end());
   }
+  std::vector<float> pooled;
+  TRY(session->score(tokens, 0, [&](int64_t position, std::span<const float> row) {
+    if (plan.pooling == Pooling::mean || position == 0) add(row, pooled);
+  }));
   if (plan.pooling == Pooling::mean) {
     for (float& v : pooled) v /= static_cast<float>(count);
   }

@@ -260,7 +260,9 @@ class LocalEngine final : public Engine {
     kind_ = model.result.kind;
     embedding_ = {.pooling = model.result.pooling, .whole_sequences = model.whole_sequences};
     const int64_t step = model.whole_sequences ? context_ : std::min(kMaxStepTokens, context_);
-    const bool pools_all = kind_ == ResultKind::embedding && embedding_.pooling == Pooling::mean;
+    // Results of all rows are needed at once where the sequence is one step, and soon where rows are averaged.
+    const bool pools_all =
+        model.whole_sequences || (kind_ == ResultKind::embedding && embedding_.pooling == Pooling::mean);
     const int64_t outputs = pools_all ? step : std::clamp(options.outputs, int64_t{1}, step);
     executable_ = TRY(device_->compile(
         model.program,
