@@ -67,7 +67,7 @@ bool FormChooser::serves(const GemmKernels& gemm, const Node& products) const {
 Gemm FormChooser::multiply_many(const GemmKernels& gemm, DType dtype) const {
   const std::optional<IntWeight> integer = int_weight(dtype);
   if (integer) return gemm.multiply[static_cast<int>(*integer)];
-  if (options_.precision == PromptPrecision::high) return nullptr;
+  if (dtype == DType::f32 || options_.precision == PromptPrecision::high) return nullptr;
   return gemm.multiply_float[static_cast<int>(float_weight(dtype))];
 }
 

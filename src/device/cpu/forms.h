@@ -29,8 +29,8 @@ class FormChooser {
   // What the products of a value read besides its floats.
   Form choose(ValueId id, const Node& products) const;
 
-  // The function of `gemm` for weights of a type, or null. Float weights are kept as such for their accuracy, so with
-  // PromptPrecision::high their products stay in floats.
+  // The function of `gemm` for weights of a type, or null. Float weights are kept as such for their accuracy: products
+  // of 32-bit ones always stay in floats, those of 16-bit ones with PromptPrecision::high.
   Gemm multiply_many(const GemmKernels& gemm, DType dtype) const;
 
   int64_t max_rows(ValueId id) const {

@@ -30,7 +30,7 @@ struct GemmArgs {
 using Gemm = void (*)(const GemmArgs&);
 
 // All pointers are null where an ISA has nothing better than its matmul of few rows. Else all are set, but for
-// those of multiply_float whose weights (32-bit ones) deserve no approximation.
+// those of multiply_float that an ISA does not have.
 struct GemmKernels {
   // Width of a model's residual stream from which the loss of this precision averages out.
   int64_t min_width;
