@@ -2,12 +2,12 @@
 #include "text/character_bpe.h"
 
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "text/byte_fallback.h"
 #include "text/merge_list.h"
 #include "text/merge_table.h"
 #include "text/spelling.h"
@@ -22,12 +22,9 @@ class CharacterBpeTokenizer final : public VocabularyTokenizer {
  public:
   CharacterBpeTokenizer(Vocabulary given, std::vector<std::string> bytes, MergeTable merges)
       : VocabularyTokenizer(std::move(given), std::move(bytes)), merges_(std::move(merges)) {
-    byte_tokens_.fill(kNoToken);
     for (TokenId id = 0; id < vocabulary_size(); ++id) {
       const std::string& spelling = vocabulary().tokens[id];
       if (vocabulary().types[id] == TokenType::normal) normal_.try_emplace(spelling, id);
-      if (vocabulary().types[id] != TokenType::byte) continue;
-      if (const auto byte = parse_byte_token(spelling)) byte_tokens_[*byte] = id;
     }
   }
 
@@ -71,7 +68,7 @@ class CharacterBpeTokenizer final : public VocabularyTokenizer {
       if (symbol.id != kNoToken) {
         ids.push_back(symbol.id);
       } else {
-        spell(word.substr(symbol.offset, symbol.size), ids);
+        fallback_.spell(word.substr(symbol.offset, symbol.size), ids);
       }
     }
   }
@@ -81,19 +78,9 @@ class CharacterBpeTokenizer final : public VocabularyTokenizer {
     return found == normal_.end() ? kNoToken : found->second;
   }
 
-  // A character without a token: its bytes where there are byte tokens for them, otherwise the unknown token.
-  void spell(std::string_view character, std::vector<TokenId>& ids) const {
-    const auto token = [&](char c) { return byte_tokens_[static_cast<uint8_t>(c)]; };
-    if (std::ranges::any_of(character, [&](char c) { return token(c) == kNoToken; })) {
-      if (vocabulary().unknown) ids.push_back(*vocabulary().unknown);
-      return;
-    }
-    for (const char c : character) ids.push_back(token(c));
-  }
-
   MergeTable merges_;
   TokenIds normal_;
-  std::array<TokenId, 256> byte_tokens_{};
+  ByteFallback fallback_{vocabulary()};
 };
 
 }  // namespace

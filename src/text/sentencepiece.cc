@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "text/byte_fallback.h"
 #include "text/merge_list.h"
 #include "text/spelling.h"
 #include "text/utf8.h"
@@ -24,15 +24,12 @@ class SentencePieceTokenizer final : public VocabularyTokenizer {
  public:
   SentencePieceTokenizer(Vocabulary given, std::vector<std::string> bytes)
       : VocabularyTokenizer(std::move(given), std::move(bytes)) {
-    byte_tokens_.fill(kNoToken);
     for (TokenId id = 0; id < vocabulary_size(); ++id) {
       const std::string& spelling = vocabulary().tokens[id];
       const TokenType type = vocabulary().types[id];
       if (type == TokenType::normal) {
         pieces_.try_emplace(spelling, id);
         longest_piece_ = std::max(longest_piece_, spelling.size());
-      } else if (type == TokenType::byte) {
-        if (const auto byte = parse_byte_token(spelling)) byte_tokens_[*byte] = id;
       }
     }
   }
@@ -62,7 +59,7 @@ class SentencePieceTokenizer final : public VocabularyTokenizer {
       if (symbol.id != kNoToken) {
         ids.push_back(symbol.id);
       } else {
-        spell(std::string_view(text).substr(symbol.offset, symbol.size), ids);
+        fallback_.spell(std::string_view(text).substr(symbol.offset, symbol.size), ids);
       }
     }
   }
@@ -73,19 +70,9 @@ class SentencePieceTokenizer final : public VocabularyTokenizer {
     return piece == pieces_.end() ? kNoToken : piece->second;
   }
 
-  // A character without a token: its bytes where there are byte tokens for them, otherwise the unknown token once.
-  void spell(std::string_view character, std::vector<TokenId>& ids) const {
-    const auto token = [&](char c) { return byte_tokens_[static_cast<uint8_t>(c)]; };
-    if (std::ranges::any_of(character, [&](char c) { return token(c) == kNoToken; })) {
-      if (vocabulary().unknown) ids.push_back(*vocabulary().unknown);
-      return;
-    }
-    for (const char c : character) ids.push_back(token(c));
-  }
-
   std::unordered_map<std::string_view, TokenId> pieces_;  // views into the vocabulary
   size_t longest_piece_ = 0;                              // bytes
-  std::array<TokenId, 256> byte_tokens_{};
+  ByteFallback fallback_{vocabulary()};
 };
 
 }  // namespace

@@ -21,14 +21,6 @@ namespace {
 // How much worse than the worst piece a character without one is (sentencepiece's src/unigram_model.cc, kUnkPenalty).
 constexpr float kUnknownPenalty = 10;
 
-std::vector<std::pair<std::string_view, TokenId>> normal_pieces(const Vocabulary& vocabulary) {
-  std::vector<std::pair<std::string_view, TokenId>> pieces;
-  for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
-    if (vocabulary.types[i] == TokenType::normal) pieces.emplace_back(vocabulary.tokens[i], static_cast<TokenId>(i));
-  }
-  return pieces;
-}
-
 class UnigramTokenizer final : public VocabularyTokenizer {
  public:
   UnigramTokenizer(Vocabulary given, std::vector<std::string> bytes, Charsmap charsmap)

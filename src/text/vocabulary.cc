@@ -115,6 +115,14 @@ Result<std::vector<std::string>> decode_escaped(const Vocabulary& vocabulary) {
   return bytes;
 }
 
+std::vector<std::pair<std::string_view, TokenId>> normal_pieces(const Vocabulary& vocabulary) {
+  std::vector<std::pair<std::string_view, TokenId>> pieces;
+  for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    if (vocabulary.types[i] == TokenType::normal) pieces.emplace_back(vocabulary.tokens[i], static_cast<TokenId>(i));
+  }
+  return pieces;
+}
+
 VocabularyTokenizer::VocabularyTokenizer(Vocabulary vocabulary, std::vector<std::string> bytes)
     : vocabulary_(std::move(vocabulary)), bytes_(std::move(bytes)), ends_(vocabulary_.tokens.size()) {
   CHECK(bytes_.size() == vocabulary_.tokens.size());

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -49,6 +50,9 @@ Result<void> validate(const Vocabulary& vocabulary);
 // What tokens stand for whose spelling has U+2581 for a space and <0x00> to <0xFF> for bytes; control and unknown
 // tokens for nothing. Errors: byte tokens that are spelled differently.
 Result<std::vector<std::string>> decode_escaped(const Vocabulary& vocabulary);
+
+// Spelling and id of every normal token; views into the vocabulary.
+std::vector<std::pair<std::string_view, TokenId>> normal_pieces(const Vocabulary& vocabulary);
 
 // Finds special tokens in the text and hands what lies between them to `encode_text`.
 class VocabularyTokenizer : public Tokenizer {

@@ -47,14 +47,6 @@ void append(std::string& out, int32_t c) {
   out.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(size));
 }
 
-std::vector<std::pair<std::string_view, TokenId>> normal_pieces(const Vocabulary& vocabulary) {
-  std::vector<std::pair<std::string_view, TokenId>> pieces;
-  for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
-    if (vocabulary.types[i] == TokenType::normal) pieces.emplace_back(vocabulary.tokens[i], static_cast<TokenId>(i));
-  }
-  return pieces;
-}
-
 class WordPieceTokenizer final : public VocabularyTokenizer {
  public:
   WordPieceTokenizer(Vocabulary given, std::vector<std::string> bytes)
