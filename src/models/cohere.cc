@@ -32,13 +32,7 @@ Result<Model> build_cohere2(const GgufFile& file) {
   return build_decoder(file, "cohere2",
                        []([[maybe_unused]] WeightReader& reader, [[maybe_unused]] const DecoderParams& p) {
                          DecoderPlan plan = plan_cohere(reader);
-                         const int64_t window = read_window(reader);
-                         plan.adapt = [window](int64_t layer, LayerStyle& style) {
-                           if ((layer + 1) % kGlobalEvery == 0)
-                             style.rope = kNoRope;
-                           else
-                             style.window = window;
-                         };
+                         plan.adapt = global_every(kGlobalEvery, read_window(reader));
                          return plan;
                        });
 }

@@ -24,13 +24,7 @@ Result<Model> build_exaone4(const GgufFile& file) {
       file, "exaone4", []([[maybe_unused]] WeightReader& reader, [[maybe_unused]] const DecoderParams& p) {
         DecoderPlan plan{.theta = 1e6, .parts = {.qk_norm = QkNorm::heads, .norms_before = false, .norms_after = true}};
         const int64_t window = read_window(reader);
-        if (window == 0) return plan;
-        plan.adapt = [window](int64_t layer, LayerStyle& style) {
-          if ((layer + 1) % kGlobalEvery == 0)
-            style.rope = kNoRope;
-          else
-            style.window = window;
-        };
+        if (window > 0) plan.adapt = global_every(kGlobalEvery, window);
         return plan;
       });
 }

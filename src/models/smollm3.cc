@@ -14,9 +14,7 @@ constexpr int64_t kNoRopeEvery = 4;  // layer i has none when (i + 1) % 4 == 0; 
 Result<Model> build_smollm3(const GgufFile& file) {
   return build_decoder(file, "smollm3", [](WeightReader&, const DecoderParams&) {
     DecoderPlan plan{.pairs = RopePairs::adjacent};
-    plan.adapt = [](int64_t layer, LayerStyle& style) {
-      if ((layer + 1) % kNoRopeEvery == 0) style.rope = kNoRope;
-    };
+    plan.adapt = global_every(kNoRopeEvery, 0);
     return plan;
   });
 }

@@ -50,6 +50,15 @@ Result<Model> build_decoder(const GgufFile& file, std::string architecture,
   return model;
 }
 
+std::function<void(int64_t layer, LayerStyle& style)> global_every(int64_t n, int64_t window) {
+  return [n, window](int64_t layer, LayerStyle& style) {
+    if ((layer + 1) % n == 0)
+      style.rope = kNoRope;
+    else
+      style.window = window;
+  };
+}
+
 std::optional<Routing> read_routing(WeightReader& reader, const DecoderParams& p, Routing usual) {
   if (p.experts == 0) return std::nullopt;
   Routing routing = usual;

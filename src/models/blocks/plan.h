@@ -33,6 +33,9 @@ struct DecoderPlan {
 Result<Model> build_decoder(const GgufFile& file, std::string architecture,
                             const std::function<DecoderPlan(WeightReader& reader, const DecoderParams& p)>& plan);
 
+// For DecoderPlan::adapt: every n-th layer sees everything and has no positions, the others have a window.
+std::function<void(int64_t layer, LayerStyle& style)> global_every(int64_t n, int64_t window);
+
 // Routing of the file's mixture of experts, if it has one: expert_used_count, expert_weights_scale, and, where they are
 // given, expert_gating_func and expert_weights_norm.
 std::optional<Routing> read_routing(WeightReader& reader, const DecoderParams& p, Routing usual);
