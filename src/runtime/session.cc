@@ -92,7 +92,8 @@ Result<void> LocalSession::feed(std::span<const TokenId> tokens, const std::atom
   const auto [mine, theirs] = std::ranges::mismatch(tokens_, tokens);
   // The last token is always evaluated: its logits are what the caller wants.
   const auto common = std::min<int64_t>(mine - tokens_.begin(), static_cast<int64_t>(tokens.size()) - 1);
-  std::span<const TokenId> rest = tokens.subspan(static_cast<size_t>(rewind(common)));
+  reused_ = rewind(common);
+  std::span<const TokenId> rest = tokens.subspan(static_cast<size_t>(reused_));
   if (host_.states->needed() && rest.size() > 1) {
     // Where another turn, or the same question again, will begin.
     TRY(extend(rest.first(rest.size() - 1), cancel));
@@ -109,16 +110,15 @@ Result<Generation> LocalSession::generate(std::span<const TokenId> prompt, const
   auto chooser = TRY(TokenChooser::create(options, host_.vocabulary, *host_.tokenizer, vocabulary));
   Generation out;
   const auto start = std::chrono::steady_clock::now();
-  const auto common = std::ranges::mismatch(tokens_, prompt).in1 - tokens_.begin();
-  out.cached_tokens = std::min<int64_t>(common, static_cast<int64_t>(prompt.size()) - 1);
-  out.prompt_tokens = static_cast<int64_t>(prompt.size()) - out.cached_tokens;
-  if (Result<void> fed = feed(prompt, options.cancel); !fed) {
-    if (fed.error().code != ErrorCode::cancelled) return std::unexpected(std::move(fed).error());
+  const Result<void> fed = feed(prompt, options.cancel);
+  if (!fed && fed.error().code != ErrorCode::cancelled) return std::unexpected(fed.error());
+  out.cached_tokens = reused_;
+  out.prompt_tokens = static_cast<int64_t>(prompt.size()) - reused_;
+  out.prompt_ms = ms_since(start);
+  if (!fed) {
     out.reason = FinishReason::cancelled;
-    out.prompt_ms = ms_since(start);
     return out;
   }
-  out.prompt_ms = ms_since(start);
   const auto decode_start = std::chrono::steady_clock::now();
   TRY(sample_loop(options, chooser, out));
   out.decode_ms = ms_since(decode_start);

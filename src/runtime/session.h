@@ -65,6 +65,7 @@ class LocalSession final : public Session {
   int32_t state_;
   Snapshots snapshots_;
   std::span<const float> logits_;
+  int64_t reused_ = 0;  // tokens that the last feed found evaluated
 };
 
 }  // namespace nanomind
