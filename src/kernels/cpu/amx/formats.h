@@ -19,7 +19,6 @@
 namespace nanomind::amx {
 namespace {
 
-using avx512::each;
 using avx512::widen_halves;
 
 // 1 + 2^-8 ln 2: half a last place of bf16 numbers whose logarithms are evenly spread.

@@ -2,8 +2,7 @@
 // Products of many rows in 16-bit fixed point. For each 128 columns and a few row groups of weights, both operands
 // become integers with one scale per row (128 products fit an int32), the weights as a panel in the first-level cache,
 // where VPMADDWD multiplies pairs of columns. All integer formats and float weights meet in the same panel.
-#include "kernels/cpu/avx2/formats_k.h"
-#include "kernels/cpu/avx2/formats_table.h"
+#include "kernels/cpu/avx2/all_formats.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx2 {
@@ -283,15 +282,6 @@ void multiply(const GemmArgs& a) {
   }
 }
 
-template <typename Format>
-void install(GemmKernels& gemm, IntWeight type) {
-  gemm.multiply[static_cast<int>(type)] = multiply<IntPanel<Format>>;
-}
-template <typename Format>
-void install(GemmKernels& gemm, FloatWeight type) {
-  gemm.multiply_float[static_cast<int>(type)] = multiply<FloatPanel<Format>>;
-}
-
 }  // namespace
 
 void install_gemm(KernelTable& table) {
@@ -301,21 +291,10 @@ void install_gemm(KernelTable& table) {
   gemm.packed_bytes = packed_bytes;
   gemm.scratch_bytes = scratch_bytes;
   gemm.pack = pack;
-  install<Q4_0>(gemm, IntWeight::q4_0);
-  install<Q4_1>(gemm, IntWeight::q4_1);
-  install<Q5_0>(gemm, IntWeight::q5_0);
-  install<Q5_1>(gemm, IntWeight::q5_1);
-  install<Q8_0>(gemm, IntWeight::q8_0);
-  install<Q2_K>(gemm, IntWeight::q2_k);
-  install<Q3_K>(gemm, IntWeight::q3_k);
-  install<Q4_K>(gemm, IntWeight::q4_k);
-  install<Q5_K>(gemm, IntWeight::q5_k);
-  install<Q6_K>(gemm, IntWeight::q6_k);
-  install<IQ4_NL>(gemm, IntWeight::iq4_nl);
-  install<IQ4_XS>(gemm, IntWeight::iq4_xs);
-  install<MXFP4>(gemm, IntWeight::mxfp4);
-  install<F16>(gemm, FloatWeight::f16);
-  install<Bf16>(gemm, FloatWeight::bf16);
+  for_each_format(
+      [&]<typename Format>(IntWeight type) { gemm.multiply[static_cast<int>(type)] = multiply<IntPanel<Format>>; });
+  gemm.multiply_float[static_cast<int>(FloatWeight::f16)] = multiply<FloatPanel<F16>>;
+  gemm.multiply_float[static_cast<int>(FloatWeight::bf16)] = multiply<FloatPanel<Bf16>>;
 }
 
 }  // namespace nanomind::avx2

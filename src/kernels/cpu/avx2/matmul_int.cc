@@ -2,8 +2,7 @@
 // Integer matmul with byte multiplies of AVX2: 8 rows x 4 columns of codes meet four broadcast bytes of an activation
 // plane, pairs of products are summed in 16 bits for as long as they cannot overflow, then widened. 8-bit codes would
 // overflow at once, so they are taken as two nibbles.
-#include "kernels/cpu/avx2/formats_k.h"
-#include "kernels/cpu/avx2/formats_table.h"
+#include "kernels/cpu/avx2/all_formats.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx2 {
@@ -150,19 +149,7 @@ void matmul(const IntMatmulArgs& a) {
 }  // namespace
 
 void install_int_matmul(KernelTable& table) {
-  table.matmul[static_cast<int>(IntWeight::q4_0)] = matmul<Q4_0>;
-  table.matmul[static_cast<int>(IntWeight::q4_1)] = matmul<Q4_1>;
-  table.matmul[static_cast<int>(IntWeight::q5_0)] = matmul<Q5_0>;
-  table.matmul[static_cast<int>(IntWeight::q5_1)] = matmul<Q5_1>;
-  table.matmul[static_cast<int>(IntWeight::q8_0)] = matmul<Q8_0>;
-  table.matmul[static_cast<int>(IntWeight::q2_k)] = matmul<Q2_K>;
-  table.matmul[static_cast<int>(IntWeight::q3_k)] = matmul<Q3_K>;
-  table.matmul[static_cast<int>(IntWeight::q4_k)] = matmul<Q4_K>;
-  table.matmul[static_cast<int>(IntWeight::q5_k)] = matmul<Q5_K>;
-  table.matmul[static_cast<int>(IntWeight::q6_k)] = matmul<Q6_K>;
-  table.matmul[static_cast<int>(IntWeight::iq4_nl)] = matmul<IQ4_NL>;
-  table.matmul[static_cast<int>(IntWeight::iq4_xs)] = matmul<IQ4_XS>;
-  table.matmul[static_cast<int>(IntWeight::mxfp4)] = matmul<MXFP4>;
+  for_each_format([&]<typename Format>(IntWeight type) { table.matmul[static_cast<int>(type)] = matmul<Format>; });
 }
 
 }  // namespace nanomind::avx2

@@ -2,8 +2,7 @@
 // Products of many rows with activations of 8 bits per 32 columns, half the work of gemm.cc. Codes become signed bytes
 // in a panel in the first-level cache, activations unsigned ones (x + 128), as VPDPBUSD wants one of each; the 128 is
 // taken away by a start value of the sums. Scales are applied per unit of 32 columns.
-#include "kernels/cpu/avx512/formats_k.h"
-#include "kernels/cpu/avx512/formats_table.h"
+#include "kernels/cpu/avx512/all_formats.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx512 {
@@ -243,19 +242,7 @@ void install_gemm_fast(KernelTable& table) {
   gemm.packed_bytes = packed_bytes;
   gemm.scratch_bytes = scratch_bytes;
   gemm.pack = pack;
-  gemm.multiply[static_cast<int>(IntWeight::q4_0)] = multiply<Q4_0>;
-  gemm.multiply[static_cast<int>(IntWeight::q4_1)] = multiply<Q4_1>;
-  gemm.multiply[static_cast<int>(IntWeight::q5_0)] = multiply<Q5_0>;
-  gemm.multiply[static_cast<int>(IntWeight::q5_1)] = multiply<Q5_1>;
-  gemm.multiply[static_cast<int>(IntWeight::q8_0)] = multiply<Q8_0>;
-  gemm.multiply[static_cast<int>(IntWeight::q2_k)] = multiply<Q2_K>;
-  gemm.multiply[static_cast<int>(IntWeight::q3_k)] = multiply<Q3_K>;
-  gemm.multiply[static_cast<int>(IntWeight::q4_k)] = multiply<Q4_K>;
-  gemm.multiply[static_cast<int>(IntWeight::q5_k)] = multiply<Q5_K>;
-  gemm.multiply[static_cast<int>(IntWeight::q6_k)] = multiply<Q6_K>;
-  gemm.multiply[static_cast<int>(IntWeight::iq4_nl)] = multiply<IQ4_NL>;
-  gemm.multiply[static_cast<int>(IntWeight::iq4_xs)] = multiply<IQ4_XS>;
-  gemm.multiply[static_cast<int>(IntWeight::mxfp4)] = multiply<MXFP4>;
+  for_each_format([&]<typename Format>(IntWeight type) { gemm.multiply[static_cast<int>(type)] = multiply<Format>; });
 }
 
 }  // namespace nanomind::avx512

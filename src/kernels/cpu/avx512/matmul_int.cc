@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Integer matmul with VNNI: a vector of codes (16 rows x 4 columns) meets four broadcast bytes of an activation, once
 // for its high and once for its low plane. Each unit of weights is unpacked once for all activation rows.
-#include "kernels/cpu/avx512/formats_k.h"
-#include "kernels/cpu/avx512/formats_table.h"
+#include "kernels/cpu/avx512/all_formats.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx512 {
@@ -113,27 +112,10 @@ void matmul(const IntMatmulArgs& a) {
   kByRows[a.m - 1](a);
 }
 
-template <typename Format>
-void install(KernelTable& table, IntWeight type) {
-  table.matmul[static_cast<int>(type)] = matmul<Format>;
-}
-
 }  // namespace
 
 void install_int_matmul(KernelTable& table) {
-  install<Q4_0>(table, IntWeight::q4_0);
-  install<Q4_1>(table, IntWeight::q4_1);
-  install<Q5_0>(table, IntWeight::q5_0);
-  install<Q5_1>(table, IntWeight::q5_1);
-  install<Q8_0>(table, IntWeight::q8_0);
-  install<Q2_K>(table, IntWeight::q2_k);
-  install<Q3_K>(table, IntWeight::q3_k);
-  install<Q4_K>(table, IntWeight::q4_k);
-  install<Q5_K>(table, IntWeight::q5_k);
-  install<Q6_K>(table, IntWeight::q6_k);
-  install<IQ4_NL>(table, IntWeight::iq4_nl);
-  install<IQ4_XS>(table, IntWeight::iq4_xs);
-  install<MXFP4>(table, IntWeight::mxfp4);
+  for_each_format([&]<typename Format>(IntWeight type) { table.matmul[static_cast<int>(type)] = matmul<Format>; });
 }
 
 }  // namespace nanomind::avx512

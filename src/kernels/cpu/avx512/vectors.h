@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of this folder share: unrolling, and loads of partial vectors. Internal linkage, since every file of
+// What the files of this folder share: loads of partial vectors, and unrolling. Internal linkage, since every file of
 // the folder exports its install function only.
 #pragma once
 
@@ -8,22 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/unroll.h"
+
 namespace nanomind::avx512 {
 namespace {
-
-// Calls f with compile-time indices 0..N-1, so that arrays of vectors stay in registers.
-template <int I>
-struct Index {
-  // NOLINTNEXTLINE(google-explicit-constructor): it stands for the number
-  constexpr operator int() const { return I; }
-};
-template <int N, int I = 0, typename F>
-[[gnu::always_inline]] inline void each(const F& f) {
-  if constexpr (I < N) {
-    f(Index<I>());
-    each<N, I + 1>(f);
-  }
-}
 
 [[gnu::always_inline]] inline __m512 widen_halves(const uint16_t* h) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(h)));
