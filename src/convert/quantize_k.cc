@@ -21,6 +21,18 @@ constexpr int kRounds = 2;  // in which small scales, then halves are improved
 // others.
 constexpr float kShares[] = {1.0F, 0.97F, 1.04F};
 
+// Chooses small scales and codes and fits the halves in turn, from `tried` on; keeps the best in `best`.
+template <typename Quantizer, typename Super>
+void improve(Quantizer& quantizer, Super& tried, Super& best) {
+  for (int round = 0; round < kRounds; ++round) {
+    quantizer.choose_small(tried);
+    if (tried.error < best.error) best = tried;
+    if (!quantizer.refit(tried)) break;
+  }
+  quantizer.choose_small(tried);
+  if (tried.error < best.error) best = tried;
+}
+
 // --- x = d * sc[s] * q - dmin * mn[s], q from 0 to high, sc and mn from 0 to most ---
 
 struct OffsetKind {
@@ -55,26 +67,9 @@ class OffsetQuantizer {
         tried.sc[s] = small(scales_[s], tried.d);
         tried.mn[s] = small(offsets_[s], tried.dmin);
       }
-      for (int round = 0; round < kRounds; ++round) {
-        choose_small(tried);
-        if (tried.error < best.error) best = tried;
-        if (!refit(tried)) break;
-      }
-      choose_small(tried);
-      if (tried.error < best.error) best = tried;
+      improve(*this, tried, best);
     }
     return best;
-  }
-
- private:
-  std::span<const float> sub(int s) const { return {x_ + s * kind_.width, static_cast<size_t>(kind_.width)}; }
-  std::span<uint8_t> codes(std::array<uint8_t, kSuperBlock>& all, int s) const {
-    return std::span(all).subspan(static_cast<size_t>(s) * static_cast<size_t>(kind_.width),
-                                  static_cast<size_t>(kind_.width));
-  }
-  uint8_t small(float value, float unit) const {
-    if (unit == 0) return 0;
-    return static_cast<uint8_t>(std::clamp(std::lround(value / unit), 0L, static_cast<long>(kind_.most)));
   }
 
   // The best small scale and offset of every sub-block near those that it has.
@@ -122,6 +117,17 @@ class OffsetQuantizer {
     return true;
   }
 
+ private:
+  std::span<const float> sub(int s) const { return {x_ + s * kind_.width, static_cast<size_t>(kind_.width)}; }
+  std::span<uint8_t> codes(std::array<uint8_t, kSuperBlock>& all, int s) const {
+    return std::span(all).subspan(static_cast<size_t>(s) * static_cast<size_t>(kind_.width),
+                                  static_cast<size_t>(kind_.width));
+  }
+  uint8_t small(float value, float unit) const {
+    if (unit == 0) return 0;
+    return static_cast<uint8_t>(std::clamp(std::lround(value / unit), 0L, static_cast<long>(kind_.most)));
+  }
+
   const float* x_;
   OffsetKind kind_;
   std::array<float, kMostSubs> scales_{}, offsets_{};
@@ -159,21 +165,9 @@ class SymmetricQuantizer {
         const long sc = tried.d == 0 ? 0 : std::lround(scales_[s] / tried.d);
         tried.sc[s] = static_cast<int>(std::clamp<long>(sc, kind_.scales.low, kind_.scales.high));
       }
-      for (int round = 0; round < kRounds; ++round) {
-        choose_small(tried);
-        if (tried.error < best.error) best = tried;
-        if (!refit(tried)) break;
-      }
-      choose_small(tried);
-      if (tried.error < best.error) best = tried;
+      improve(*this, tried, best);
     }
     return best;
-  }
-
- private:
-  std::span<const float> sub(int s) const { return {x_ + s * SymmetricSuper::kWidth, SymmetricSuper::kWidth}; }
-  static std::span<int8_t> codes(std::array<int8_t, kSuperBlock>& all, int s) {
-    return std::span(all).subspan(static_cast<size_t>(s) * SymmetricSuper::kWidth, SymmetricSuper::kWidth);
   }
 
   void choose_small(SymmetricSuper& t) {
@@ -203,6 +197,12 @@ class SymmetricQuantizer {
     if (d == t.d) return false;
     t.d = d;
     return true;
+  }
+
+ private:
+  std::span<const float> sub(int s) const { return {x_ + s * SymmetricSuper::kWidth, SymmetricSuper::kWidth}; }
+  static std::span<int8_t> codes(std::array<int8_t, kSuperBlock>& all, int s) {
+    return std::span(all).subspan(static_cast<size_t>(s) * SymmetricSuper::kWidth, SymmetricSuper::kWidth);
   }
 
   const float* x_;
