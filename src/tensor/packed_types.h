@@ -93,45 +93,23 @@ struct Affine {
   float offset;
 };
 
-struct Q4_0 {
-  using Block = BlockQ4_0;
-  using Packed = PackedQ4_0;
+// Codes of four bits, and of five, in a source's block of 32.
+template <typename BlockType, typename PackedType>
+struct NibbleCodes {
+  using Block = BlockType;
+  using Packed = PackedType;
   static constexpr int kUnits = 1;  // of a GGUF block
 
   static uint64_t load_run(const uint8_t* b, int, int run) { return load_split_nibbles(b + offsetof(Block, qs), run); }
   static void store_run(uint8_t* b, int, int run, uint64_t q) { store_split_nibbles(b + offsetof(Block, qs), run, q); }
   static void put(Packed& p, int unit, int run, int row, uint64_t q) { put_nibbles(p.codes[unit], run, row, q); }
   static uint64_t get(const Packed& p, int unit, int run, int row) { return get_nibbles(p.codes[unit], run, row); }
-  static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) { p.d[unit][row] = load<uint16_t>(b); }
-  static void unpack_scales(const Packed& p, int unit, int row, uint8_t* b) { store(b, p.d[unit][row]); }
-  static Affine affine(const Packed& p, int unit, int, int row) { return {float_from_half(p.d[unit][row]), 8, 0}; }
 };
 
-struct Q4_1 {
-  using Block = BlockQ4_1;
-  using Packed = PackedQ4_1;
-  static constexpr int kUnits = 1;
-
-  static uint64_t load_run(const uint8_t* b, int, int run) { return load_split_nibbles(b + offsetof(Block, qs), run); }
-  static void store_run(uint8_t* b, int, int run, uint64_t q) { store_split_nibbles(b + offsetof(Block, qs), run, q); }
-  static void put(Packed& p, int unit, int run, int row, uint64_t q) { put_nibbles(p.codes[unit], run, row, q); }
-  static uint64_t get(const Packed& p, int unit, int run, int row) { return get_nibbles(p.codes[unit], run, row); }
-  static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) {
-    p.d[unit][row] = load<uint16_t>(b);
-    p.m[unit][row] = load<uint16_t>(b + offsetof(Block, m));
-  }
-  static void unpack_scales(const Packed& p, int unit, int row, uint8_t* b) {
-    store(b, p.d[unit][row]);
-    store(b + offsetof(Block, m), p.m[unit][row]);
-  }
-  static Affine affine(const Packed& p, int unit, int, int row) {
-    return {float_from_half(p.d[unit][row]), 0, float_from_half(p.m[unit][row])};
-  }
-};
-
-struct Q5_0 {
-  using Block = BlockQ5_0;
-  using Packed = PackedQ5_0;
+template <typename BlockType, typename PackedType>
+struct FiveBitCodes {
+  using Block = BlockType;
+  using Packed = PackedType;
   static constexpr int kUnits = 1;
 
   static uint64_t load_run(const uint8_t* b, int, int run) {
@@ -148,30 +126,21 @@ struct Q5_0 {
   static uint64_t get(const Packed& p, int unit, int run, int row) {
     return get_nibbles(p.unit[unit].codes, run, row) | get_bits(p.unit[unit].high, run, row) << 4;
   }
-  static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) { p.d[unit][row] = load<uint16_t>(b); }
-  static void unpack_scales(const Packed& p, int unit, int row, uint8_t* b) { store(b, p.d[unit][row]); }
-  static Affine affine(const Packed& p, int unit, int, int row) { return {float_from_half(p.d[unit][row]), 16, 0}; }
 };
 
-struct Q5_1 {
-  using Block = BlockQ5_1;
-  using Packed = PackedQ5_1;
-  static constexpr int kUnits = 1;
+// w = d * (q - kZero), the half d at the beginning of the block.
+template <typename Codes, int kZero>
+struct WithScale : Codes {
+  using typename Codes::Packed;
+  static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) { p.d[unit][row] = load<uint16_t>(b); }
+  static void unpack_scales(const Packed& p, int unit, int row, uint8_t* b) { store(b, p.d[unit][row]); }
+  static Affine affine(const Packed& p, int unit, int, int row) { return {float_from_half(p.d[unit][row]), kZero, 0}; }
+};
 
-  static uint64_t load_run(const uint8_t* b, int, int run) {
-    return load_split_nibbles(b + offsetof(Block, qs), run) | spread_bits(b[offsetof(Block, qh) + run]) << 4;
-  }
-  static void store_run(uint8_t* b, int, int run, uint64_t q) {
-    store_split_nibbles(b + offsetof(Block, qs), run, q);
-    b[offsetof(Block, qh) + run] = gather_bits(q >> 4 & kBytes);
-  }
-  static void put(Packed& p, int unit, int run, int row, uint64_t q) {
-    put_nibbles(p.unit[unit].codes, run, row, q);
-    put_bits(p.unit[unit].high, run, row, q >> 4);
-  }
-  static uint64_t get(const Packed& p, int unit, int run, int row) {
-    return get_nibbles(p.unit[unit].codes, run, row) | get_bits(p.unit[unit].high, run, row) << 4;
-  }
+// w = d * q + m, halves.
+template <typename Codes>
+struct WithMin : Codes {
+  using typename Codes::Block, typename Codes::Packed;
   static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) {
     p.d[unit][row] = load<uint16_t>(b);
     p.m[unit][row] = load<uint16_t>(b + offsetof(Block, m));
@@ -185,7 +154,12 @@ struct Q5_1 {
   }
 };
 
-struct Q8_0 {
+struct Q4_0 : WithScale<NibbleCodes<BlockQ4_0, PackedQ4_0>, 8> {};
+struct Q4_1 : WithMin<NibbleCodes<BlockQ4_1, PackedQ4_1>> {};
+struct Q5_0 : WithScale<FiveBitCodes<BlockQ5_0, PackedQ5_0>, 16> {};
+struct Q5_1 : WithMin<FiveBitCodes<BlockQ5_1, PackedQ5_1>> {};
+
+struct ByteCodes {
   using Block = BlockQ8_0;
   using Packed = PackedQ8_0;
   static constexpr int kUnits = 1;
@@ -205,9 +179,7 @@ struct Q8_0 {
     const uint64_t high = swap_middle(load<uint32_t>(vector_dword(p.codes[unit][2 * run + 1], row)));
     return low | high << 32;
   }
-  static void pack_scales(const uint8_t* b, Packed& p, int unit, int row) { p.d[unit][row] = load<uint16_t>(b); }
-  static void unpack_scales(const Packed& p, int unit, int row, uint8_t* b) { store(b, p.d[unit][row]); }
-  static Affine affine(const Packed& p, int unit, int, int row) { return {float_from_half(p.d[unit][row]), 128, 0}; }
 };
+struct Q8_0 : WithScale<ByteCodes, 128> {};
 
 }  // namespace nanomind::packed
