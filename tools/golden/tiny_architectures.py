@@ -8,10 +8,6 @@ float64 are the expected values. The same weights are written as a GGUF file, un
 Files are below 200 kB and hold halves (matrices) and floats (vectors and routers).
 """
 
-import argparse
-import json
-from pathlib import Path
-
 import gguf
 import numpy as np
 import torch
@@ -19,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 from architecture_configs import ARCHITECTURES
-from origin import origin
+from tiny import add_keys, begin, expectations, finish, parse_options, store
 from tiny_models import byte_characters
 
 logging.set_verbosity_error()
@@ -103,14 +99,7 @@ def add_tokenizer(writer):
 
 def write(path, model, case):
     config = model.config
-    writer = gguf.GGUFWriter(path, case.arch)
-    writer.add_name(f"tiny random {case.name}")
-    writer.add_license("Apache-2.0")
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
+    writer = begin(path, case.arch, case.name, config, config.max_position_embeddings)
     writer.add_head_count_kv(config.num_key_value_heads)
     if getattr(config, "head_dim", None):
         writer.add_key_length(config.head_dim)
@@ -124,18 +113,13 @@ def write(path, model, case):
     rope = getattr(config, "rope_parameters", None) or {}
     if "rope_theta" in rope and "rope.freq_base" not in case.keys:
         writer.add_rope_freq_base(rope["rope_theta"])
-    for key, value in case.keys.items():
-        add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32, bool: writer.add_bool}
-        add[type(value)](f"{case.arch}.{key}", value)
+    add_keys(writer, case.arch, case.keys)
     add_tokenizer(writer)
     for name, values in tensors(model, case):
         values = np.asarray(values)
         is_matrix = values.ndim > 1 and "ffn_gate_inp" not in name
         writer.add_tensor(name, np.ascontiguousarray(values, np.float16 if is_matrix else np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
 
 
 @torch.no_grad()
@@ -143,36 +127,18 @@ def expected(path, model, seed):
     ids = np.random.default_rng(seed).integers(0, VOCABULARY, PROMPT_TOKENS).tolist()
     single = model(torch.tensor([ids])).logits[0]
     logits = model.double()(torch.tensor([ids])).logits[0]
-    return {
-        "origin": origin(model="tests/data/" + path.name, against_float32=(single - logits).abs().max().item()),
-        "ids": ids,
-        "logits_spread": logits.std().item(),
-        "first_logits": [[round(v, 6) for v in row[:8].tolist()] for row in logits],
-        "last_logits": [round(v, 6) for v in logits[-1].tolist()],
-    }
+    return expectations(path, ids, single, logits)
 
 
 def main():
-    root = Path(__file__).resolve().parents[2]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--data", type=Path, default=root / "tests/data")
-    parser.add_argument("--golden", type=Path, default=root / "tests/golden")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
+    arguments = parse_options(__doc__, "names")
     for seed, case in enumerate(ARCHITECTURES, start=100):
         if arguments.names and case.name not in arguments.names:
             continue
         model = make_model(case, seed)
         path = arguments.data / f"tiny-{case.name}.gguf"
         write(path, model, case)
-        result = expected(path, model, seed)
-        (arguments.golden / f"tiny-{case.name}.json").write_text(json.dumps(result, separators=(",", ":")) + "\n")
-        print(
-            f"{path.name}: {path.stat().st_size} bytes, spread {result['logits_spread']:.2f}, "
-            f"float32 differs by {result['origin']['against_float32']:.1e}",
-            flush=True,
-        )
+        store(arguments.golden, path, expected(path, model, seed))
 
 
 if __name__ == "__main__":

@@ -7,16 +7,12 @@ As tiny_architectures.py, for models whose result is no logits: BERT, Nomic Embe
 positions begin at 2 (a GGUF file leaves those two rows out).
 """
 
-import argparse
-import json
-from pathlib import Path
-
 import gguf
 import numpy as np
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
-from origin import origin
+from tiny import add_keys, begin, expectations, finish, parse_options, store
 
 VOCABULARY, PROMPT_TOKENS = 60, 24
 NOMIC = {
@@ -96,26 +92,15 @@ def tensors(model, arch, skip):
 
 def write(path, arch, model, skip, pooling, keys):
     c = model.config
-    writer = gguf.GGUFWriter(path, arch)
-    writer.add_name(f"tiny random {path.stem}")
-    writer.add_license("Apache-2.0")
-    writer.add_context_length(c.max_position_embeddings - skip)
-    writer.add_embedding_length(c.hidden_size)
-    writer.add_block_count(c.num_hidden_layers)
-    writer.add_feed_forward_length(c.intermediate_size)
-    writer.add_head_count(c.num_attention_heads)
+    writer = begin(path, arch, path.stem, c, c.max_position_embeddings - skip)
     writer.add_layer_norm_eps(c.layer_norm_eps)
     writer.add_causal_attention(False)
     writer.add_pooling_type(pooling)
-    for key, value in keys.items():
-        writer.add_float32(f"{arch}.{key}", value)
+    add_keys(writer, arch, keys)
     add_tokenizer(writer)
     for name, values in tensors(model, arch, skip):
         writer.add_tensor(name, np.ascontiguousarray(values, np.float16 if values.ndim > 1 else np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
 
 
 @torch.no_grad()
@@ -128,22 +113,11 @@ def expected(path, model, seed):
         states = lambda m: run(m).last_hidden_state[0]
     single = states(model)
     double = states(model.double())
-    rows = double.reshape(PROMPT_TOKENS, -1)
-    return {
-        "origin": origin(model="tests/data/" + path.name, against_float32=(single - double).abs().max().item()),
-        "ids": ids,
-        "first_logits": [[round(v, 6) for v in row[:8].tolist()] for row in rows],
-        "last_logits": [round(v, 6) for v in rows[-1].tolist()],
-    }
+    return expectations(path, ids, single.reshape(PROMPT_TOKENS, -1), double.reshape(PROMPT_TOKENS, -1))
 
 
 def main():
-    root = Path(__file__).resolve().parents[2]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=root / "tests/data")
-    parser.add_argument("--golden", type=Path, default=root / "tests/golden")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
+    arguments = parse_options(__doc__)
     mean, rank = gguf.PoolingType.MEAN, gguf.PoolingType.RANK
     cases = [
         ("bert", "bert", AutoModel, "bert", {}, 0, mean, {}),
@@ -155,10 +129,7 @@ def main():
         model = make_model(kind, model_type, config, seed)
         path = arguments.data / f"tiny-{name}.gguf"
         write(path, arch, model, skip, pooling, keys)
-        result = expected(path, model, seed)
-        result["origin"]["command"] = "tools/golden/tiny_encoders.py"
-        (arguments.golden / f"tiny-{name}.json").write_text(json.dumps(result, separators=(",", ":")) + "\n")
-        print(f"{path.name}: {path.stat().st_size} bytes, float32 differs by {result['origin']['against_float32']:.1e}")
+        store(arguments.golden, path, expected(path, model, seed))
 
 
 if __name__ == "__main__":

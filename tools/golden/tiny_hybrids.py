@@ -7,15 +7,12 @@ As tiny_architectures.py, for what its tables cannot say: kinds of layers, state
 their weights (decay as -exp(A_log), value heads in tiled order, convolutions without their middle axis).
 """
 
-import argparse
-import json
-from pathlib import Path
-
 import gguf
 import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from tiny import add_keys, begin, finish, parse_options, store
 from tiny_architectures import SIZES, VOCABULARY, add_tokenizer, expected
 
 QWEN35 = dict(
@@ -107,30 +104,14 @@ def lfm2_tensors(model):
 
 def write(path, arch, model, tensors, keys):
     c = model.config
-    writer = gguf.GGUFWriter(path, arch)
-    writer.add_name(f"tiny random {arch}")
-    writer.add_license("Apache-2.0")
-    writer.add_context_length(c.max_position_embeddings)
-    writer.add_embedding_length(c.hidden_size)
-    writer.add_block_count(c.num_hidden_layers)
-    writer.add_feed_forward_length(c.intermediate_size)
-    writer.add_head_count(c.num_attention_heads)
+    writer = begin(path, arch, arch, c, c.max_position_embeddings)
     writer.add_rope_freq_base(c.rope_parameters["rope_theta"])
-    for key, value in keys.items():
-        if isinstance(value, list):
-            writer.add_array(f"{arch}.{key}", value)
-        elif isinstance(value, float):
-            writer.add_float32(f"{arch}.{key}", value)
-        else:
-            writer.add_uint32(f"{arch}.{key}", value)
+    add_keys(writer, arch, keys)
     add_tokenizer(writer)
     for name, values in tensors(model):
         small = values.ndim == 1 or "conv1d" in name or "shortconv.conv" in name
         writer.add_tensor(name, np.ascontiguousarray(values, np.float32 if small else np.float16))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
 
 
 def cases():
@@ -156,21 +137,12 @@ def cases():
 
 
 def main():
-    root = Path(__file__).resolve().parents[2]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=root / "tests/data")
-    parser.add_argument("--golden", type=Path, default=root / "tests/golden")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
+    arguments = parse_options(__doc__)
     for seed, (arch, model_type, config, tensors, keys) in enumerate(cases(), start=300):
         model = make_model(model_type, config, seed)
         path = arguments.data / f"tiny-{arch}.gguf"
         write(path, arch, model, tensors, keys)
-        result = expected(path, model, seed)
-        result["origin"]["command"] = "tools/golden/tiny_hybrids.py"
-        (arguments.golden / f"tiny-{arch}.json").write_text(json.dumps(result, separators=(",", ":")) + "\n")
-        print(f"{path.name}: {path.stat().st_size} bytes, spread {result['logits_spread']:.2f}, "
-              f"float32 differs by {result['origin']['against_float32']:.1e}")
+        store(arguments.golden, path, expected(path, model, seed))
 
 
 if __name__ == "__main__":

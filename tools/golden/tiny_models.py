@@ -19,6 +19,7 @@ from gguf import GGMLQuantizationType as Q
 
 from float_reference import FloatModel, round_to_int8_blocks
 from origin import origin
+from tiny import finish
 from transformers_reference import load_transformers
 
 PROMPT_TOKENS = 20
@@ -158,13 +159,6 @@ def add_layer(build, layer, arch, heads, kv_heads, head_width, ffn, kinds):
         build.vector(prefix + "attn_k_norm.weight", head_width)
         build.vector(prefix + "post_attention_norm.weight", WIDTH)
         build.vector(prefix + "post_ffw_norm.weight", WIDTH)
-
-
-def finish(writer):
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 def write_llama(path):
