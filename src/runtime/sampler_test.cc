@@ -173,7 +173,7 @@ TEST(Sampler, MaskLeavesTheDistributionOfTheAllowed) {
   std::vector<float> logits(70, 0.0F);
   logits[33] = static_cast<float>(std::log(3.0));
   const std::vector<uint32_t> mask{1U << 5, 1U << 1};  // 5 and 33; what is beyond the mask is not allowed
-  const auto draw = [&](SamplerOptions options) {
+  const auto draw = [&](const SamplerOptions& options) {
     Sampler sampler(options, 70);
     std::map<TokenId, double> counts;
     for (int i = 0; i < 40000; ++i) counts[sampler.sample(logits, {}, mask).value()] += 1.0 / 40000;

@@ -6,29 +6,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
-
-#include "text/bpe.h"
-#include "text/grammar.h"
-#include "text/test_data.h"
+#include "text/test_grammar.h"
 
 namespace nanomind {
 namespace {
 
 using testing::HasSubstr;
 
-class GbnfTest : public testing::Test {
+class GbnfTest : public GrammarFixture {
  protected:
-  GbnfTest() {
-    Vocabulary vocabulary = read_vocabulary("small-qwen2");
-    vocabulary.pre_tokenizer = "qwen2";
-    for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
-      if (vocabulary.tokens[i] == "<|im_end|>") vocabulary.end = static_cast<TokenId>(i);
-    }
-    tokenizer_ = *make_bpe_tokenizer(std::move(vocabulary));
-    vocabulary_.emplace(*GrammarVocabulary::create(*tokenizer_));
-  }
-
   // How much of `text`, byte by byte, the grammar takes; " END" is added when the text may end after all of it.
   std::string taken(std::string_view gbnf, std::string_view text) {
     const auto lark = lark_from_gbnf(gbnf);
@@ -44,7 +30,7 @@ class GbnfTest : public testing::Test {
     };
     const auto allows = [&](TokenId id) { return mask[static_cast<size_t>(id) / 32] >> (id % 32) & 1; };
     for (const char c : text) {
-      const TokenId id = tokenizer_->encode({&c, 1}, ControlTokens::as_text, Beginning::omit)[0];
+      const TokenId id = byte_token(c);
       if (!compute() || !allows(id)) return out;
       EXPECT_TRUE(grammar->accept(id));
       out += c;
@@ -53,9 +39,6 @@ class GbnfTest : public testing::Test {
     return out + (allows(*tokenizer_->end_token()) ? " END" : "");
   }
   void expect_takes(std::string_view gbnf, const std::string& text) { EXPECT_EQ(taken(gbnf, text), text + " END"); }
-
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::optional<GrammarVocabulary> vocabulary_;
 };
 
 constexpr std::string_view kJson = R"GBNF(
@@ -81,28 +64,28 @@ TEST_F(GbnfTest, Json) {
 }
 
 TEST_F(GbnfTest, List) {
-  constexpr std::string_view list =
+  constexpr std::string_view kList =
       "root ::= item+\n\nitem ::= \"- \" [^\\r\\n\\x0b\\x0c\\x85\\u2028\\u2029]+ \"\\n\"\n";
-  expect_takes(list, "- one\n- 서울\n");
-  EXPECT_EQ(taken(list, "- one\n\n"), "- one\n");
-  EXPECT_EQ(taken(list, "- \n"), "- ");
+  expect_takes(kList, "- one\n- 서울\n");
+  EXPECT_EQ(taken(kList, "- one\n\n"), "- one\n");
+  EXPECT_EQ(taken(kList, "- \n"), "- ");
 }
 
 TEST_F(GbnfTest, Arithmetic) {
-  constexpr std::string_view arithmetic = R"GBNF(root  ::= (expr "=" ws term "\n")+
+  constexpr std::string_view kArithmetic = R"GBNF(root  ::= (expr "=" ws term "\n")+
 expr  ::= term ([-+*/] term)*
 term  ::= ident | num | "(" ws expr ")" ws
 ident ::= [a-z] [a-z0-9_]* ws
 num   ::= [0-9]+ ws
 ws    ::= [ \t\n]*)GBNF";
-  expect_takes(arithmetic, "(x_1+2)*( 3 -y)=12\n");
-  expect_takes(arithmetic, "a = 1\n\nb\t+c= 2\n");
-  EXPECT_EQ(taken(arithmetic, "1++"), "1+");
-  EXPECT_EQ(taken(arithmetic, "(1))"), "(1)");
+  expect_takes(kArithmetic, "(x_1+2)*( 3 -y)=12\n");
+  expect_takes(kArithmetic, "a = 1\n\nb\t+c= 2\n");
+  EXPECT_EQ(taken(kArithmetic, "1++"), "1+");
+  EXPECT_EQ(taken(kArithmetic, "(1))"), "(1)");
 }
 
 TEST_F(GbnfTest, SmallC) {
-  constexpr std::string_view c = R"GBNF(
+  constexpr std::string_view kC = R"GBNF(
 root ::= (declaration)*
 declaration ::= type name "(" parameter? ")" "{" statement* "}"
 type ::= "int" ws | "float" ws
@@ -121,14 +104,14 @@ factor ::= name | [0-9]+ | "-" factor | name "(" arguments? ")" | "(" ws express
 arguments ::= expression ("," ws expression)*
 ws ::= ([ \t\n]+)
 )GBNF";
-  expect_takes(c, "int f(int n){int x = 1;while(x<=n){x = x*2+g(x, -1);}/* done */return x;}");
-  expect_takes(c, "");
-  EXPECT_EQ(taken(c, "int f(){return;"), "int f(){return");
-  EXPECT_EQ(taken(c, "int f(){int x = 1+;"), "int f(){int x = 1+");
+  expect_takes(kC, "int f(int n){int x = 1;while(x<=n){x = x*2+g(x, -1);}/* done */return x;}");
+  expect_takes(kC, "");
+  EXPECT_EQ(taken(kC, "int f(){return;"), "int f(){return");
+  EXPECT_EQ(taken(kC, "int f(){int x = 1+;"), "int f(){int x = 1+");
 }
 
 TEST_F(GbnfTest, Chess) {
-  constexpr std::string_view chess = R"GBNF(# moves
+  constexpr std::string_view kChess = R"GBNF(# moves
 root    ::= "1. " move " " move "\n" ([1-9] [0-9]? ". " move " " move "\n")+
 move    ::= (pawn | nonpawn | castle) [+#]?
 # pieces
@@ -136,17 +119,17 @@ nonpawn ::= [NBKQR] [a-h]? [1-8]? "x"? [a-h] [1-8]
 pawn    ::= ([a-h] "x")? [a-h] [1-8] ("=" [NBKQR])?
 castle  ::= "O-O" "-O"?
 )GBNF";
-  expect_takes(chess, "1. e4 e5\n2. Nf3 O-O-O+\n");
-  expect_takes(chess, "1. exd8=Q# Rad1\n99. O-O a1\n");
-  EXPECT_EQ(taken(chess, "1. e9"), "1. e");
-  EXPECT_EQ(taken(chess, "1. e4 e5\n100."), "1. e4 e5\n10");
+  expect_takes(kChess, "1. e4 e5\n2. Nf3 O-O-O+\n");
+  expect_takes(kChess, "1. exd8=Q# Rad1\n99. O-O a1\n");
+  EXPECT_EQ(taken(kChess, "1. e9"), "1. e");
+  EXPECT_EQ(taken(kChess, "1. e4 e5\n100."), "1. e4 e5\n10");
 }
 
 // Where the cut into terminals matters: the longest beginning is not always the right one.
 TEST_F(GbnfTest, RowsWithoutRecursionAreOneTerminal) {
-  constexpr std::string_view overlap = "root ::= \"a\" \"bc\" | \"ab\" \"d\" | \"(\" root \")\"";
-  expect_takes(overlap, "abc");
-  expect_takes(overlap, "((abd))");
+  constexpr std::string_view kOverlap = "root ::= \"a\" \"bc\" | \"ab\" \"d\" | \"(\" root \")\"";
+  expect_takes(kOverlap, "abc");
+  expect_takes(kOverlap, "((abd))");
   expect_takes("root ::= [a-z]* \"z\" root?", "abzcz");
   expect_takes("root ::= \"<\" ws (root ws)? \"\\n\" \">\"\nws ::= [ \\n]*", "< <\n>\n\n>");
 }

@@ -5,32 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "text/bpe.h"
-#include "text/test_data.h"
+#include "text/test_grammar.h"
 
 namespace nanomind {
 namespace {
 
 using testing::HasSubstr;
 
-class GrammarTest : public testing::Test {
+class GrammarTest : public GrammarFixture {
  protected:
-  GrammarTest() {
-    Vocabulary vocabulary = read_vocabulary("small-qwen2");
-    vocabulary.pre_tokenizer = "qwen2";
-    for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
-      if (vocabulary.tokens[i] == "<|im_end|>") vocabulary.end = static_cast<TokenId>(i);
-    }
-    tokenizer_ = *make_bpe_tokenizer(std::move(vocabulary));
-    vocabulary_.emplace(*GrammarVocabulary::create(*tokenizer_));
-  }
-
-  TokenId byte_token(char c) const {
-    const auto ids = tokenizer_->encode({&c, 1}, ControlTokens::as_text, Beginning::omit);
-    EXPECT_EQ(ids.size(), 1u);
-    return ids[0];
-  }
-
   bool allows(Grammar& grammar, TokenId id) const {
     std::vector<uint32_t> mask(grammar.mask_words());
     const auto done = grammar.allowed(mask);
@@ -54,9 +37,6 @@ class GrammarTest : public testing::Test {
     EXPECT_TRUE(grammar) << grammar.error().message;
     return *std::move(grammar);
   }
-
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::optional<GrammarVocabulary> vocabulary_;
 };
 
 constexpr std::string_view kPerson =
