@@ -3,6 +3,7 @@
 // the simulated device differ only behind these three classes.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -43,11 +44,12 @@ inline constexpr int64_t kKvBlockTokens = 64;
 
 // One forward pass. Everything is borrowed for the call.
 struct Step {
-  std::span<const int32_t> tokens;          // [T] vocabulary ids
-  std::span<const SequenceRows> sequences;  // their rows add up to T, in order
-  std::span<const int32_t> outputs;         // [R] rows (0..T-1) whose result is wanted; may be empty
-  Buffer* kv_cache = nullptr;               // whole blocks of Executable::kv_block_bytes
-  Buffer* states = nullptr;                 // whole slots of Executable::state_bytes; null where those are 0
+  std::span<const int32_t> tokens;            // [T] vocabulary ids
+  std::span<const SequenceRows> sequences;    // their rows add up to T, in order
+  std::span<const int32_t> outputs;           // [R] rows (0..T-1) whose result is wanted; may be empty
+  Buffer* kv_cache = nullptr;                 // whole blocks of Executable::kv_block_bytes
+  Buffer* states = nullptr;                   // whole slots of Executable::state_bytes; null where those are 0
+  const std::atomic<bool>* cancel = nullptr;  // set from any thread: the step ends soon, with `cancelled`; may be null
 };
 
 // Rows of floats that belong to the executable and live until its next run.
@@ -63,7 +65,7 @@ class Executable {
  public:
   virtual ~Executable() = default;
   // Runs one step: T in 1..max_tokens, R in 0..max_outputs. Allocates nothing. One call at a time. An error leaves the
-  // executable usable, and the cache rows of this step undefined.
+  // executable usable, and the cache rows and the states of this step undefined.
   virtual Result<OutputRows> run(const Step& step) = 0;
   // Bytes of one cache block over all layers.
   virtual size_t kv_block_bytes() const = 0;
@@ -71,6 +73,12 @@ class Executable {
   virtual size_t state_bytes() const { return 0; }
   // Bytes that were allocated for activations.
   virtual size_t activation_bytes() const = 0;
+  // Turns the keys of whole cache blocks back by `by` positions, as if so many tokens before them had not been.
+  // `unsupported` where the model's positions do not allow that, also when no blocks are given.
+  virtual Result<void> rotate_keys(Buffer& kv_cache, std::span<const int32_t> blocks, int64_t by) {
+    (void)kv_cache, (void)blocks, (void)by;
+    return fail(ErrorCode::unsupported, "This device cannot move what is in its cache.");
+  }
 };
 
 // How exactly prompts are computed. Steps of few tokens are always as exact as `high`.

@@ -14,6 +14,7 @@
 #include "format/gguf.h"
 #include "format/packed_file.h"
 #include "models/registry.h"
+#include "runtime/batch.h"
 #include "runtime/embedding.h"
 #include "runtime/kv_cache.h"
 #include "runtime/memory_budget.h"
@@ -178,10 +179,11 @@ class LocalEngine final : public Engine {
     return prompt;
   }
 
-  Result<std::unique_ptr<Session>> open_session() override {
+  Result<std::unique_ptr<Session>> open_session(const SessionOptions& options) override {
     TRY(expect(ResultKind::logits));
-    return LocalSession::open(host_);
+    return LocalSession::open(host_, options);
   }
+  std::unique_ptr<Batch> open_batch() override { return std::make_unique<LocalBatch>(host_); }
 
   Result<std::vector<float>> embed(std::string_view text) override {
     TRY(expect(ResultKind::embedding));
@@ -220,10 +222,12 @@ class LocalEngine final : public Engine {
           "A context of {} tokens is longer than the {} that the model was trained for; answers may suffer.", context_,
           model.context_length));
     }
+    cache_tokens_ = std::max(options.cache, context_);
     const uint64_t budget = options.memory_bytes > 0 ? options.memory_bytes : available_memory();
-    const double kv_bytes = static_cast<double>(context_) * static_cast<double>(kv_bytes_per_token(model.program));
+    const double kv_bytes = static_cast<double>(cache_tokens_) * static_cast<double>(kv_bytes_per_token(model.program));
     const uint64_t capped = kv_bytes < 9e18 ? static_cast<uint64_t>(kv_bytes) : uint64_t{9'000'000'000'000'000'000};
-    return check_memory({.weight_bytes = matrix_bytes(model.program), .kv_bytes = capped, .context = context_}, budget);
+    return check_memory({.weight_bytes = matrix_bytes(model.program), .kv_bytes = capped, .context = cache_tokens_},
+                        budget);
   }
 
   void load_template(const Log& log) {
@@ -267,14 +271,14 @@ class LocalEngine final : public Engine {
     executable_ = TRY(device_->compile(
         model.program,
         {.weights = binding_->views(), .max_tokens = step, .max_outputs = outputs, .precision = options.precision}));
-    const int64_t blocks = (context_ + kKvBlockTokens - 1) / kKvBlockTokens;
+    const int64_t blocks = (cache_tokens_ + kKvBlockTokens - 1) / kKvBlockTokens;
     info_.kv_bytes = executable_->kv_block_bytes() * static_cast<uint64_t>(blocks) +
                      executable_->state_bytes() * static_cast<uint64_t>(kStateSlots);
     info_.activation_bytes = executable_->activation_bytes();
     const uint64_t budget = options.memory_bytes > 0 ? options.memory_bytes : available_memory();
     TRY(check_memory({.weight_bytes = matrix_bytes(model.program) + info_.activation_bytes,
                       .kv_bytes = info_.kv_bytes,
-                      .context = context_},
+                      .context = cache_tokens_},
                      budget));
     cache_.emplace(TRY(KvCache::create(*device_, executable_->kv_block_bytes(), blocks)));
     states_.emplace(TRY(StateStore::create(*device_, executable_->state_bytes(), kStateSlots)));
@@ -283,6 +287,7 @@ class LocalEngine final : public Engine {
              .states = &*states_,
              .tokenizer = tokenizer_.get(),
              .grammar_vocabulary = &*grammar_vocabulary_,
+             .model_id = weights_->source_sha256(),
              .vocabulary = model.vocabulary,
              .capacity = context_,
              .max_tokens = step,
@@ -324,7 +329,8 @@ class LocalEngine final : public Engine {
   std::optional<StateStore> states_;
   SessionHost host_;
   EngineInfo info_;
-  int64_t context_ = 0;
+  int64_t context_ = 0;       // tokens of a session,
+  int64_t cache_tokens_ = 0;  // and of all together
 };
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "runtime/generation.h"
+#include "runtime/session_options.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 #include "text/tool_calls.h"
@@ -33,7 +34,8 @@ struct EngineOptions {
   int decode_threads = 0;  // 0: what suits this machine (DeviceOptions)
   int prefill_threads = 0;
   std::filesystem::path state_folder;  // where measurements of this machine are kept; empty: nowhere
-  int64_t context = 0;                 // tokens of the KV cache; 0: the smaller of the model's and kDefaultContext
+  int64_t context = 0;  // tokens that a session may hold; 0: the smaller of the model's and kDefaultContext
+  int64_t cache = 0;    // tokens that the KV cache holds for all sessions together; 0: those of one
   PromptPrecision precision = PromptPrecision::fast;
   int64_t outputs = 16;       // most rows of logits that one step gives; `score` works in steps of that size
   uint64_t memory_bytes = 0;  // budget; 0: what the system has available less a reserve
@@ -69,10 +71,11 @@ class Session {
 
   // Makes the session hold exactly `tokens`, reusing the longest common prefix that is cached, and evaluates the rest,
   // so that `logits` are those after the last token. context_full when they do not fit (nothing is changed then, and
-  // never is anything cut); cancelled when the flag was set. `tokens` is not empty.
+  // nothing is cut unless the session slides); cancelled when the flag was set. `tokens` is not empty.
   virtual Result<void> feed(std::span<const TokenId> tokens, const std::atomic<bool>* cancel) = 0;
-  // Logits [V] after the last token; valid until the next call that evaluates.
+  // Logits [V] after the last token that `feed` evaluated; valid until the engine's next call that evaluates.
   virtual std::span<const float> logits() const = 0;
+  // Those that are evaluated, also what has slid out since.
   virtual std::span<const TokenId> tokens() const = 0;
   virtual int64_t capacity() const = 0;
 
@@ -83,6 +86,26 @@ class Session {
   // `on_row(position, logits)`. For perplexity.
   virtual Result<void> score(std::span<const TokenId> tokens, int64_t first,
                              const std::function<void(int64_t, std::span<const float>)>& on_row) = 0;
+
+  // Writes tokens, cache and states to a file, so that a later session of the same model goes on at once. The file
+  // appears when it is complete. Errors: no_space, io.
+  virtual Result<void> save(const std::filesystem::path& path) const = 0;
+  // Becomes what such a file holds. Errors, which leave the session as it was: not_found, corrupt, unsupported (of
+  // another version), invalid_argument (of another model or kind of cache), context_full, out_of_memory.
+  virtual Result<void> restore(const std::filesystem::path& path) = 0;
+};
+
+// Answers of several sessions that are written together, several to a step, which reads the weights once for all. Not
+// thread-safe; the engine must outlive it.
+class Batch {
+ public:
+  virtual ~Batch() = default;
+  // Begins another answer, at any time; the session is left alone until `on_end` is called, from `step`. What cannot
+  // be answered is known here. Session, prompt and options as for Session::generate.
+  virtual Result<void> add(Session& session, std::span<const TokenId> prompt, const GenerateOptions& options,
+                           std::function<void(Result<Generation>)> on_end) = 0;
+  // Evaluates one step; false when no answer is left. An answer that fails does not disturb the others.
+  virtual bool step() = 0;
 };
 
 struct ChatOptions {
@@ -109,7 +132,8 @@ class Engine {
   // A conversation by the file's template; unsupported when there is none.
   virtual Result<ChatPrompt> chat_prompt(std::span<const Message> messages, const ChatOptions& options) const = 0;
   // Fails with out_of_memory when other sessions hold the cache, and with unsupported when the model does not write.
-  virtual Result<std::unique_ptr<Session>> open_session() = 0;
+  virtual Result<std::unique_ptr<Session>> open_session(const SessionOptions& options = {}) = 0;
+  virtual std::unique_ptr<Batch> open_batch() = 0;
 
   // The vector [E] of a text, of length 1, from a model that embeds; unsupported of others, context_full when the text
   // is too long. Not to be called from two threads at once, nor beside a session's calls.

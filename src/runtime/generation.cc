@@ -29,6 +29,13 @@ Result<void> check(const GenerateOptions& options) {
                   fmt::format("A stop string must be UTF-8 text of 1 to {} bytes.", kMostStopBytes));
     }
   }
+  const SpeculationOptions& speculation = options.speculation;
+  if (speculation.kind != SpeculationOptions::Kind::none && (speculation.most < 1 || speculation.most > kMostDrafts)) {
+    return fail(ErrorCode::invalid_argument, fmt::format("{} tokens to guess at a time were asked for; choose 1 to {}.",
+                                                         speculation.most, kMostDrafts));
+  }
+  if (speculation.kind == SpeculationOptions::Kind::model && speculation.draft == nullptr)
+    return fail(ErrorCode::invalid_argument, "Guessing with a small model needs a session of it.");
   if (options.reasoning && (options.reasoning->markers.open.empty() || options.reasoning->markers.close.empty())) {
     return fail(ErrorCode::invalid_argument, "The markers of reasoning must not be empty.");
   }

@@ -34,6 +34,21 @@ struct ReasoningOptions {
   int64_t budget = -1;  // tokens of reasoning, after which the closing marker is written; -1: no bound
 };
 
+class Session;
+
+// Guesses of what comes next, which are checked several at once: the text is the same, and comes sooner where guesses
+// are mostly right. They are left off while they do not pay.
+struct SpeculationOptions {
+  enum class Kind : uint8_t {
+    none,
+    lookup,  // what stood in the text where the last tokens stood before
+    model,   // what a small model with the same tokens says
+  } kind = Kind::none;
+  Session* draft = nullptr;  // of the small model, for this answer alone; borrowed
+  int64_t most = 7;  // guesses at a time, 1 to kMostDrafts; a device reads 8 rows in not much more than one's time
+};
+inline constexpr int64_t kMostDrafts = 15;
+
 struct GenerateOptions {
   SamplerOptions sampler;
   int64_t max_tokens = -1;  // -1: until the model ends or the context is full
@@ -45,7 +60,8 @@ struct GenerateOptions {
   std::optional<ReasoningOptions> reasoning;  // absent: reasoning is part of the answer's text
   std::vector<std::string> visible;           // control tokens that are given out as text, by their spelling
   int logprobs = -1;  // -1: none; else also so many of the likeliest tokens at each place, at most kMostLogprobs
-  const std::atomic<bool>* cancel = nullptr;  // set from any thread or a signal handler; checked between steps
+  SpeculationOptions speculation;
+  const std::atomic<bool>* cancel = nullptr;  // set from any thread or a signal handler; ends the step that runs, too
   // Called with each piece of complete UTF-8 text; may be empty.
   std::function<void(std::string_view)> on_text;
   std::function<void(std::string_view)> on_reasoning;  // the same for reasoning
@@ -61,6 +77,8 @@ struct Generation {
   int64_t cached_tokens = 0;     // of the prompt, found in the session
   int64_t forced_tokens = 0;     // of `tokens`: the constraint or the budget left no choice, so they were not sampled
   int64_t reasoning_tokens = 0;  // of `tokens`
+  int64_t drafted_tokens = 0;    // guessed,
+  int64_t accepted_tokens = 0;   // and of these part of `tokens`
   double prompt_ms = 0;
   double decode_ms = 0;
 };

@@ -19,6 +19,7 @@ class KvCache {
   // A free block, or out_of_memory.
   Result<int32_t> acquire();
   void release(int32_t block);
+  size_t free_blocks() const { return free_.size(); }
 
   Buffer& buffer() { return *buffer_; }
 

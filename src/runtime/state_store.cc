@@ -34,9 +34,12 @@ void StateStore::release(int32_t slot) {
 
 void StateStore::copy(int32_t from, int32_t to) {
   if (!needed()) return;
-  const std::span<std::byte> bytes = buffer_->bytes();
-  std::memcpy(bytes.data() + static_cast<size_t>(to) * slot_bytes_,
-              bytes.data() + static_cast<size_t>(from) * slot_bytes_, slot_bytes_);
+  std::memcpy(slot(to).data(), slot(from).data(), slot_bytes_);
+}
+
+std::span<std::byte> StateStore::slot(int32_t slot) {
+  if (!needed()) return {};
+  return buffer_->bytes().subspan(static_cast<size_t>(slot) * slot_bytes_, slot_bytes_);
 }
 
 void Snapshots::take(int32_t slot, int64_t position) {
@@ -57,6 +60,14 @@ int64_t Snapshots::restore(int32_t slot, int64_t position) {
   if (kept_.empty()) return 0;
   store_.copy(kept_.back().slot, slot);
   return kept_.back().position;
+}
+
+void Snapshots::drop_between(int64_t first, int64_t last) {
+  std::erase_if(kept_, [&](const Snapshot& snapshot) {
+    if (snapshot.position <= first || snapshot.position >= last) return false;
+    store_.release(snapshot.slot);
+    return true;
+  });
 }
 
 void Snapshots::drop_after(int64_t position) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -23,6 +24,7 @@ class StateStore {
   std::optional<int32_t> acquire();
   void release(int32_t slot);
   void copy(int32_t from, int32_t to);
+  std::span<std::byte> slot(int32_t slot);
 
   Buffer* buffer() { return buffer_.get(); }
 
@@ -40,17 +42,22 @@ class Snapshots {
   Snapshots(const Snapshots&) = delete;
   Snapshots& operator=(const Snapshots&) = delete;
 
-  // Keeps the state of `slot`, which is that after `position` tokens; the oldest gives way when there is no room.
+  // Keeps the state of `slot`, which is that after `position` tokens; the oldest gives way when there is no room. Those
+  // at and after `position` are dropped.
   void take(int32_t slot, int64_t position);
   // Puts the latest state at or before `position` into `slot` and returns its position; 0 when there is none (a state
   // counts as new there). Later ones are dropped.
   int64_t restore(int32_t slot, int64_t position);
+  // Drops those at first < position < last.
+  void drop_between(int64_t first, int64_t last);
 
- private:
   struct Snapshot {
     int64_t position = 0;
     int32_t slot = 0;
   };
+  std::span<const Snapshot> kept() const { return kept_; }
+
+ private:
   void drop_after(int64_t position);
 
   StateStore& store_;

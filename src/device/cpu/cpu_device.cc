@@ -50,6 +50,8 @@ class CpuExecutable final : public Executable {
                              .state_bytes = program_.state_bytes};
     clear_new_states(context);
     for (const cpu::Instruction& instruction : program_.instructions) {
+      if (step.cancel != nullptr && step.cancel->load(std::memory_order_relaxed))
+        return fail(ErrorCode::cancelled, "Stopped.");
       std::visit([&](const auto& s) { cpu::run(s, context); }, instruction);
     }
     return OutputRows{.data = program_.output.data,

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sequences as files: a header with checksums, then tokens, positions of snapshots, cache blocks, the state and the
+// snapshots' states, all as they lie in memory (little endian, as everything that this program runs on).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "base/sha256.h"
+#include "runtime/sequence.h"
+
+namespace nanomind {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr char kMagic[8] = {'N', 'M', 'S', 'E', 'S', 'S', 'I', 'O'};
+constexpr uint64_t kVersion = 1;  // of this layout and of what a cache block holds
+
+struct Header {
+  char magic[8];
+  uint64_t version;
+  Sha256Digest model;
+  uint64_t tokens, keep, dropped;
+  uint64_t blocks, block_bytes;
+  uint64_t snapshots, state_bytes;
+  Sha256Digest content;  // SHA-256 of all that follows the header
+  Sha256Digest header;   // and of the header before this field
+};
+static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) == 8 + 8 + 32 + 7 * 8 + 64);
+
+Sha256Digest digest_of(const Header& header) {
+  return sha256(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, header)));
+}
+
+// The parts of a file's content in their order.
+class Cursor {
+ public:
+  explicit Cursor(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  std::span<const std::byte> bytes(uint64_t count) {
+    const auto part = bytes_.first(count);
+    bytes_ = bytes_.subspan(count);
+    return part;
+  }
+  // Copies, as the bytes may be aligned for no type.
+  template <typename T>
+  std::vector<T> values(uint64_t count) {
+    std::vector<T> part(count);
+    if (count > 0) std::memcpy(part.data(), bytes(count * sizeof(T)).data(), count * sizeof(T));
+    return part;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+// Writes what it is given, one after another, and hashes it.
+class Writer {
+ public:
+  explicit Writer(AtomicFile& file) : file_(file) {}
+  Result<void> write(std::span<const std::byte> bytes) {
+    hash_.update(bytes);
+    TRY(file_.write_at(offset_, bytes));
+    offset_ += bytes.size();
+    return {};
+  }
+  Sha256Digest digest() { return hash_.finish(); }
+
+ private:
+  AtomicFile& file_;
+  Sha256 hash_;
+  uint64_t offset_ = sizeof(Header);
+};
+
+std::unexpected<Error> damaged(const std::filesystem::path& path) {
+  return fail(ErrorCode::corrupt,
+              fmt::format("{} is damaged or incomplete; delete it and save the session again.", path.string()));
+}
+
+// Bytes of the content, or nothing when they are more than any file has.
+std::optional<uint64_t> content_bytes(const Header& h) {
+  constexpr uint64_t kMost = uint64_t{1} << 40;
+  uint64_t total = 0;
+  for (const auto& [count, size] : {std::pair<uint64_t, uint64_t>{h.tokens, sizeof(TokenId)},
+                                    {h.snapshots, sizeof(int64_t)},
+                                    {h.blocks, h.block_bytes},
+                                    {h.snapshots + 1, h.state_bytes}}) {
+    if (count > kMost || (size > 0 && count > kMost / size)) return std::nullopt;
+    total += count * size;
+  }
+  return total;
+}
+
+// Whether the numbers could be those of a sequence.
+bool fits_together(const Header& h, std::span<const int64_t> positions) {
+  const auto whole = [](uint64_t tokens) { return tokens % kKvBlockTokens == 0; };
+  if (!whole(h.keep) || !whole(h.dropped) || h.dropped > h.tokens) return false;
+  if (h.dropped > 0 && (h.keep > h.tokens || h.keep + h.dropped > h.tokens)) return false;
+  if (h.blocks != (h.tokens - h.dropped + kKvBlockTokens - 1) / kKvBlockTokens) return false;
+  return std::ranges::is_sorted(positions) &&
+         (positions.empty() || (positions.front() > 0 && positions.back() <= static_cast<int64_t>(h.tokens)));
+}
+
+}  // namespace
+
+Result<void> Sequence::save(const std::filesystem::path& path) const {
+  const size_t block_bytes = host_.executable->kv_block_bytes();
+  const auto snapshots = snapshots_.kept();
+  Header header{.magic = {},
+                .version = kVersion,
+                .model = {},
+                .tokens = tokens_.size(),
+                .keep = static_cast<uint64_t>(keep_),
+                .dropped = static_cast<uint64_t>(dropped_),
+                .blocks = blocks_.size(),
+                .block_bytes = block_bytes,
+                .snapshots = snapshots.size(),
+                .state_bytes = host_.executable->state_bytes(),
+                .content = {},
+                .header = {}};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  std::ranges::copy(host_.model_id, header.model.begin());
+
+  AtomicFile file = TRY(AtomicFile::create(path));
+  TRY(file.reserve(sizeof(Header) + *content_bytes(header)));
+  Writer writer(file);
+  TRY(writer.write(std::as_bytes(std::span(tokens_))));
+  for (const Snapshots::Snapshot& snapshot : snapshots)
+    TRY(writer.write(std::as_bytes(std::span(&snapshot.position, 1))));
+  for (const int32_t block : blocks_)
+    TRY(writer.write(host_.cache->buffer().bytes().subspan(static_cast<size_t>(block) * block_bytes, block_bytes)));
+  TRY(writer.write(host_.states->slot(state_)));
+  for (const Snapshots::Snapshot& snapshot : snapshots) TRY(writer.write(host_.states->slot(snapshot.slot)));
+  header.content = writer.digest();
+  header.header = digest_of(header);
+  TRY(file.write_at(0, std::as_bytes(std::span(&header, 1))));
+  return file.commit();
+}
+
+Result<void> Sequence::restore(const std::filesystem::path& path) {
+  const MappedFile file = TRY(MappedFile::open(path));
+  Header header;
+  if (file.bytes().size() < sizeof header) return damaged(path);
+  std::memcpy(&header, file.bytes().data(), sizeof header);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
+    return fail(ErrorCode::corrupt, fmt::format("{} is not a saved session.", path.string()));
+  if (header.version != kVersion)
+    return fail(
+        ErrorCode::unsupported,
+        fmt::format("{} was saved by another version of nanomind; read the conversation again.", path.string()));
+  const auto content = file.bytes().subspan(sizeof header);
+  if (header.header != digest_of(header) || content_bytes(header) != content.size()) return damaged(path);
+  const size_t block_bytes = host_.executable->kv_block_bytes(), state_bytes = host_.executable->state_bytes();
+  if (!std::ranges::equal(header.model, host_.model_id))
+    return fail(ErrorCode::invalid_argument, fmt::format("{} was saved with another model.", path.string()));
+  if (header.block_bytes != block_bytes || header.state_bytes != state_bytes)
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("{} was saved with another --kv-type; use the same one.", path.string()));
+  if (header.content != sha256(content)) return damaged(path);
+
+  Cursor rest(content);
+  const auto tokens = rest.values<TokenId>(header.tokens);
+  const auto positions = rest.values<int64_t>(header.snapshots);
+  // Its checksum is right, but it may have been made by hand.
+  const bool known = std::ranges::all_of(tokens, [&](TokenId id) { return id >= 0 && id < host_.vocabulary; });
+  if (!known || !fits_together(header, positions)) return damaged(path);
+  const uint64_t cached = header.tokens - header.dropped;
+  if (cached > static_cast<uint64_t>(host_.capacity))
+    return fail(ErrorCode::context_full,
+                fmt::format("{} holds {} tokens, but the context is {}; choose a larger --ctx.", path.string(), cached,
+                            host_.capacity));
+  if (header.blocks > host_.cache->free_blocks() + blocks_.size())
+    return fail(ErrorCode::out_of_memory, "Other sessions leave too little of the cache; end one.");
+
+  rewind(0);
+  if (header.dropped > 0) keep_ = static_cast<int64_t>(header.keep);
+  dropped_ = static_cast<int64_t>(header.dropped);
+  tokens_.assign(tokens.begin(), tokens.end());
+  for (uint64_t i = 0; i < header.blocks; ++i) {
+    blocks_.push_back(*host_.cache->acquire());
+    std::ranges::copy(rest.bytes(block_bytes),
+                      host_.cache->buffer().bytes().data() + static_cast<size_t>(blocks_.back()) * block_bytes);
+  }
+  const auto state = rest.bytes(state_bytes);
+  for (const int64_t position : positions) {
+    std::ranges::copy(rest.bytes(state_bytes), host_.states->slot(state_).data());
+    snapshots_.take(state_, position);
+  }
+  std::ranges::copy(state, host_.states->slot(state_).data());
+  return {};
+}
+
+}  // namespace nanomind
