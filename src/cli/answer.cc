@@ -7,6 +7,10 @@
 
 namespace nanomind {
 
+SessionOptions session_options(const AnswerFlags& flags) {
+  return {.overflow = flags.when_full == "slide" ? Overflow::slide : Overflow::stop};
+}
+
 Result<GenerateOptions> generate_options(const AnswerFlags& flags, const Tokenizer& tokenizer) {
   GenerateOptions options;
   options.sampler = TRY(sampler_options(flags.sampling, tokenizer));
@@ -65,13 +69,16 @@ std::string statistics(const Generation& generation, const EngineInfo& info) {
   const auto sampled = static_cast<int64_t>(generation.tokens.size());
   return fmt::format(
       "prompt   {} tokens in {:.0f} ms ({:.1f} tok/s), {} more were cached\n"
-      "answer   {} tokens{} in {:.0f} ms ({:.1f} tok/s), ended by {}\n"
+      "answer   {} tokens{}{} in {:.0f} ms ({:.1f} tok/s), ended by {}\n"
       "model    {} {}, {} parameters, loaded in {:.0f} ms{}\n"
       "memory   weights {}, context {} ({} tokens), work {}\n"
       "device   {}",
       generation.prompt_tokens, generation.prompt_ms, tokens_per_second(generation.prompt_tokens, generation.prompt_ms),
       generation.cached_tokens, sampled,
       generation.reasoning_tokens > 0 ? fmt::format(" ({} of thinking)", generation.reasoning_tokens) : "",
+      generation.drafted_tokens > 0
+          ? fmt::format(" ({} of {} guesses were right)", generation.accepted_tokens, generation.drafted_tokens)
+          : "",
       generation.decode_ms, tokens_per_second(sampled, generation.decode_ms), name(generation.reason),
       info.architecture, info.name, info.parameters, info.load_ms, info.packed_now ? " (packing included)" : "",
       format_bytes(info.weight_bytes), format_bytes(info.kv_bytes), info.context, format_bytes(info.activation_bytes),

@@ -14,6 +14,8 @@
 
 namespace nanomind {
 
+SessionOptions session_options(const AnswerFlags& flags);
+
 // What the flags ask for; reads the files that they name.
 Result<GenerateOptions> generate_options(const AnswerFlags& flags, const Tokenizer& tokenizer);
 

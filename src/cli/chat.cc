@@ -10,6 +10,7 @@
 
 #include "cli/answer.h"
 #include "cli/chat_commands.h"
+#include "cli/draft_options.h"
 #include "cli/entry_reader.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
@@ -119,7 +120,7 @@ Result<void> Chat::run() {
 
 AfterCommand Chat::handle(const std::string& entry) {
   if (is_chat_command(entry)) {
-    const auto next = run_chat_command(context_, engine_, entry, state_);
+    const auto next = run_chat_command(context_, engine_, *session_, entry, state_);
     if (!next) context_.console.error(next.error().message);
     return next.value_or(AfterCommand::go_on);
   }
@@ -179,7 +180,8 @@ void Chat::tell_why_it_ended(const Generation& generation) {
 
 }  // namespace
 
-Result<void> chat(const Context& context, Engine& engine, const std::string& model, const AnswerFlags& flags) {
+Result<void> chat(const Context& context, Engine& engine, const std::string& model, const AnswerFlags& flags,
+                  const EngineFlags& engine_flags) {
   if (engine.chat_template() == nullptr) {
     return fail(ErrorCode::unsupported,
                 fmt::format("{0} is a base model without a chat template: it continues text and cannot chat. Use: "
@@ -187,7 +189,10 @@ Result<void> chat(const Context& context, Engine& engine, const std::string& mod
                             model));
   }
   GenerateOptions options = TRY(generate_options(flags, engine.tokenizer()));
-  return Chat(context, engine, TRY(engine.open_session()), model, flags, std::move(options)).run();
+  const Draft draft = TRY(load_draft(context, flags.draft, engine_flags, engine));
+  options.speculation = draft.options;
+  return Chat(context, engine, TRY(engine.open_session(session_options(flags))), model, flags, std::move(options))
+      .run();
 }
 
 }  // namespace nanomind

@@ -13,6 +13,8 @@ namespace nanomind {
 
 // Questions come from the terminal with line editing and history, or line by line from a pipe. Answers go to standard
 // output, everything else to standard error. A question that fails is reported and forgotten; the conversation goes on.
-Result<void> chat(const Context& context, Engine& engine, const std::string& model, const AnswerFlags& flags);
+// `engine_flags` are for a second engine that guesses.
+Result<void> chat(const Context& context, Engine& engine, const std::string& model, const AnswerFlags& flags,
+                  const EngineFlags& engine_flags);
 
 }  // namespace nanomind

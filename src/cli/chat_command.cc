@@ -21,7 +21,7 @@ Result<void> run(Context& context, const ChatFlags& flags) {
   TRY(check(flags.answer.sampling.sampler));
   const LocatedModel model = TRY(locate_model(context, flags.model));
   const auto engine = TRY(load_engine(context, model, flags.engine));
-  return chat(context, *engine, model.name, flags.answer);
+  return chat(context, *engine, model.name, flags.answer, flags.engine);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/answer.h"
+#include "cli/quantity.h"
 
 namespace nanomind {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 struct Call {
   const Context& context;
   const Engine& engine;
+  Session& session;
   const std::string& argument;
   ChatState& state;
 };
@@ -58,11 +60,38 @@ Result<AfterCommand> run_clear(const Call& call) {
   return AfterCommand::go_on;
 }
 
+// What the model has read, beside the conversation's file: it belongs to one model, and is large.
+std::filesystem::path session_path(std::filesystem::path conversation) { return conversation += ".session"; }
+
 Result<AfterCommand> run_save(const Call& call) {
   const auto path = TRY(file_argument(call, "save"));
   TRY(save_conversation(call.state.conversation, path));
-  call.context.console.note(fmt::format("Saved to {}.", path.string()));
+  const auto side = session_path(path);
+  std::error_code ignored;
+  if (call.state.conversation.turns.empty()) {
+    std::filesystem::remove(side, ignored);
+    call.context.console.note(fmt::format("Saved to {}.", path.string()));
+    return AfterCommand::go_on;
+  }
+  if (const auto saved = call.session.save(side); !saved) {
+    call.context.console.note(
+        fmt::format("Saved to {}; what the model has read could not be: {} /load will read it "
+                    "again.",
+                    path.string(), saved.error().message));
+    return AfterCommand::go_on;
+  }
+  call.context.console.note(fmt::format("Saved to {}, and what the model has read to {} ({}).", path.string(),
+                                        side.filename().string(),
+                                        format_bytes(std::filesystem::file_size(side, ignored))));
   return AfterCommand::go_on;
+}
+
+// Without its session a conversation is read again, with the next question.
+void restore_session(const Call& call, const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return;
+  if (const auto restored = call.session.restore(path); !restored)
+    call.context.console.note(restored.error().message + " The conversation will be read again.");
 }
 
 Result<AfterCommand> run_load(const Call& call) {
@@ -73,6 +102,7 @@ Result<AfterCommand> run_load(const Call& call) {
         fmt::format("This was a conversation with {}; {} continues it.", loaded.model, call.state.conversation.model));
   }
   loaded.model = call.state.conversation.model;
+  restore_session(call, session_path(path));
   const size_t questions = loaded.turns.size() / 2;
   call.state = {.conversation = std::move(loaded), .last = {}};
   call.context.console.note(fmt::format("Loaded {} question{} and answer{}.", questions, questions == 1 ? "" : "s",
@@ -95,7 +125,7 @@ constexpr Command kCommands[] = {
     {"help", "", "this list", run_help},
     {"system", "TEXT", "set the system message; without TEXT: show it", run_system},
     {"clear", "", "forget the conversation", run_clear},
-    {"save", "FILE", "write the conversation to a file", run_save},
+    {"save", "FILE", "write the conversation to a file, and what the model has read beside it", run_save},
     {"load", "FILE", "go on with a conversation from a file", run_load},
     {"stats", "", "tokens, speed and memory of the last answer", run_stats},
     {"exit", "", "leave (also Ctrl-D, or Ctrl-C twice)", run_exit},
@@ -118,15 +148,15 @@ bool is_chat_command(std::string_view entry) {
   return entry.starts_with('/') && entry.find('\n') == std::string_view::npos;
 }
 
-Result<AfterCommand> run_chat_command(const Context& context, const Engine& engine, std::string_view entry,
-                                      ChatState& state) {
+Result<AfterCommand> run_chat_command(const Context& context, const Engine& engine, Session& session,
+                                      std::string_view entry, ChatState& state) {
   const size_t end = std::min(entry.find_first_of(" \t"), entry.size());
   const std::string_view name = entry.substr(1, end - 1);
   const size_t start = entry.find_first_not_of(" \t", end);
   std::string argument(start == std::string_view::npos ? "" : entry.substr(start));
   argument.erase(argument.find_last_not_of(" \t") + 1);
   for (const Command& command : kCommands) {
-    if (name == command.name) return command.run({context, engine, argument, state});
+    if (name == command.name) return command.run({context, engine, session, argument, state});
   }
   return fail(
       ErrorCode::invalid_argument,

@@ -24,8 +24,8 @@ struct ChatState {
 bool is_chat_command(std::string_view entry);
 
 // Runs one; what it says goes to standard error. Failures leave the state as it was.
-Result<AfterCommand> run_chat_command(const Context& context, const Engine& engine, std::string_view entry,
-                                      ChatState& state);
+Result<AfterCommand> run_chat_command(const Context& context, const Engine& engine, Session& session,
+                                      std::string_view entry, ChatState& state);
 
 // Their names, separated by spaces.
 std::string chat_command_names();

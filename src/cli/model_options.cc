@@ -57,6 +57,15 @@ void add_answer_options(CLI::App& command, AnswerFlags& flags, const Settings& s
                   "most tokens to think before the answer; 0: none (default: any)")
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 31))
       ->option_text("N");
+  command
+      .add_option("--draft", flags.draft,
+                  "guess ahead and check several tokens at once: `lookup` (what the text had before) or a small model")
+      ->option_text("lookup|MODEL");
+  command
+      .add_option("--when-full", flags.when_full,
+                  "when the context is full: stop, or slide (forget the oldest but the beginning; an endless chat)")
+      ->check(CLI::IsMember({"stop", "slide"}))
+      ->option_text("stop|slide");
   add_constraint_options(command, flags.constraint);
   add_sampling_options(command, flags.sampling, settings);
 }

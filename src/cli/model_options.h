@@ -31,7 +31,9 @@ struct AnswerFlags {
   std::vector<std::string> stop;
   bool ignore_end = false;
   std::string system;
-  int64_t think_budget = -1;  // tokens; -1: no bound
+  int64_t think_budget = -1;       // tokens; -1: no bound
+  std::string draft;               // what guesses ahead (cli/draft_options.h); empty: nothing
+  std::string when_full = "stop";  // or "slide"
 };
 
 enum class ContextOption { offered, fixed };

@@ -9,6 +9,7 @@
 #include "cli/answer.h"
 #include "cli/chat.h"
 #include "cli/commands.h"
+#include "cli/draft_options.h"
 #include "cli/input.h"
 #include "cli/models.h"
 #include "cli/tool_output.h"
@@ -112,6 +113,8 @@ nlohmann::ordered_json to_json(const Generation& generation, size_t prompt_token
         {"decode_ms", generation.decode_ms},
         {"decode_tok_s", tokens_per_second(sampled, generation.decode_ms)}}},
   };
+  if (generation.drafted_tokens > 0)
+    json["draft"] = {{"guessed", generation.drafted_tokens}, {"accepted", generation.accepted_tokens}};
   if (!generation.logprobs.empty()) json["logprobs"] = to_json(generation.logprobs, engine.tokenizer());
   if (generation.reasoning_tokens > 0) {
     json["reasoning"] = generation.reasoning;
@@ -197,7 +200,9 @@ Result<void> answer(const Context& context, const RunFlags& flags, const Located
                     "was made for tools, for example qwen2.5-coder-1.5b.",
                     model.name));
   }
-  const auto session = TRY(engine.open_session());
+  const Draft draft = TRY(load_draft(context, flags.answer.draft, flags.engine, engine));
+  options.speculation = draft.options;
+  const auto session = TRY(engine.open_session(session_options(flags.answer)));
   Interrupt interrupt(Interrupt::Again::ends_program);
   AnswerWriter writer(context, flags, tools, prompt.tool_format);
   writer.listen(options);
@@ -230,7 +235,7 @@ Result<void> run(Context& context, RunFlags& flags) {
   }
   const LocatedModel model = TRY(locate_model(context, request.model));
   const auto engine = TRY(load_engine(context, model, flags.engine));
-  if (!request.question) return chat(context, *engine, model.name, flags.answer);
+  if (!request.question) return chat(context, *engine, model.name, flags.answer, flags.engine);
   return answer(context, flags, model, *engine, *request.question);
 }
 

@@ -210,6 +210,14 @@ Result<std::unique_ptr<Tokenizer>> make_wordpiece(const GgufFile& file) {
 
 }  // namespace
 
+bool same_tokens(const Tokenizer& a, const Tokenizer& b) {
+  const int32_t both = std::min(a.vocabulary_size(), b.vocabulary_size());
+  for (TokenId id = 0; id < both; ++id) {
+    if (a.piece(id) != b.piece(id) || a.bytes(id) != b.bytes(id)) return false;
+  }
+  return true;
+}
+
 Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   const std::string_view model = TRY(file.get_string(key("model")));
   if (model == "gpt2") return make_bpe(file);

@@ -56,6 +56,9 @@ class Tokenizer {
   virtual bool ends_generation(TokenId id) const = 0;
 };
 
+// Whether ids that both know stand for the same.
+bool same_tokens(const Tokenizer& a, const Tokenizer& b);
+
 // Builds the tokenizer that the file describes. An unknown model or pre-tokenizer name is an error that names it and
 // lists the known ones. The result does not refer to the file.
 Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file);

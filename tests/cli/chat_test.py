@@ -100,6 +100,31 @@ class Chat(ProgramTest):
         terminal.send(CTRL_D)
         self.assertEqual(terminal.finish(), 0)
 
+    def test_a_loaded_conversation_need_not_be_read_again(self):
+        terminal = self.open("-n", "3")
+        terminal.line("a question of some words")
+        terminal.expect("stopped after")
+        terminal.prompt()
+        self.saved(terminal)
+        terminal.send(CTRL_D)
+        self.assertEqual(terminal.finish(), 0)
+        side = self.home / "talk.json.session"
+        for damage, cached in ((False, r"[1-9]\d* more were cached"), (True, r" 0 more were cached")):
+            if damage:
+                side.write_bytes(side.read_bytes()[:-1])
+            terminal = self.open("-n", "3")
+            terminal.line(f"/load {self.home / 'talk.json'}")
+            terminal.expect("will be read again" if damage else "Loaded 1 question")
+            terminal.prompt()
+            terminal.line("and another")
+            terminal.expect("stopped after")
+            terminal.prompt()
+            terminal.line("/stats")
+            terminal.expect(cached)
+            terminal.prompt()
+            terminal.send(CTRL_D)
+            self.assertEqual(terminal.finish(), 0)
+
     def test_entries_of_several_lines(self):
         terminal = self.open("-n", "2")
         terminal.send(f"{PASTE_START}one\r\rtwo\r{PASTE_END}three")
