@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every architecture through engine and device: the prompt at once, token by token, in pieces, and after another
-// continuation was taken back, against transformers' logits (tests/golden/tiny-*.json). That the recorded program
+// continuation was taken back, in one batch with others, and saved and restored, against transformers' logits (tests/golden/tiny-*.json). That the recorded program
 // itself is right, models_test shows more sharply; here the cache is of halves.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -32,10 +32,11 @@ class ArchitectureTest : public ::testing::TestWithParam<const char*> {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  std::unique_ptr<Engine> load(const std::string& isa = "") const {
+  std::unique_ptr<Engine> load(const std::string& isa = "", int64_t cache = 0) const {
     EngineOptions options{.model = model_, .packed_folder = folder_, .isa = isa};
     options.threads = 2;
     options.context = 128;
+    options.cache = cache;
     options.precision = PromptPrecision::high;
     Result<std::unique_ptr<Engine>> engine = Engine::load(options);
     if (engine) return std::move(*engine);
@@ -100,6 +101,59 @@ TEST_P(ArchitectureTest, EveryInstructionSetGivesTheReferences) {
     EXPECT_LT(difference(session->logits(), last_), kTolerance) << isa;
   }
   EXPECT_GE(runnable, 1);
+}
+
+// Log-probabilities of the likeliest tokens after the prompt, as an answer of one token tells them.
+double logprob_difference(const Generation& answer, std::span<const float> logits) {
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+  std::vector<float> actual, expected;
+  for (const TokenLogprob& top : answer.logprobs.at(0).top) {
+    actual.push_back(static_cast<float>(top.logprob));
+    expected.push_back(static_cast<float>(logits[static_cast<size_t>(top.token)] - std::log(sum)));
+  }
+  return difference(actual, expected);
+}
+
+TEST_P(ArchitectureTest, ABatchOfThreeGivesTheReferences) {
+  const auto engine = load("", 384);
+  ASSERT_NE(engine, nullptr);
+  const GenerateOptions options{.sampler = {.temperature = 0}, .max_tokens = 1, .logprobs = 40};
+  std::vector<TokenId> other(ids_.rbegin(), ids_.rend());
+  other.resize(7);
+  const auto batch = engine->open_batch();
+  std::vector<std::unique_ptr<Session>> sessions;
+  int checked = 0;
+  for (const auto& prompt : {ids_, other, ids_}) {
+    sessions.push_back(std::move(*engine->open_session()));
+    const bool known = prompt == ids_;
+    ASSERT_TRUE(batch->add(*sessions.back(), prompt, options, [&, known](const Result<Generation>& answer) {
+      ASSERT_TRUE(answer) << answer.error().message;
+      if (!known) return;
+      EXPECT_LT(logprob_difference(*answer, last_), kTolerance);
+      ++checked;
+    }));
+  }
+  while (batch->step()) {
+  }
+  EXPECT_EQ(checked, 2);
+}
+
+TEST_P(ArchitectureTest, SavedAndRestoredTheSessionGoesOn) {
+  const std::filesystem::path file = folder_ / (std::string(GetParam()) + ".session");
+  const auto engine = load();
+  ASSERT_NE(engine, nullptr);
+  {
+    const auto session = std::move(*engine->open_session());
+    ASSERT_TRUE(session->feed(prompt(11), nullptr));
+    ASSERT_TRUE(session->save(file));
+  }
+  const auto session = std::move(*engine->open_session());
+  const auto restored = session->restore(file);
+  ASSERT_TRUE(restored) << restored.error().message;
+  EXPECT_EQ(session->tokens().size(), 11U);
+  ASSERT_TRUE(session->feed(ids_, nullptr));
+  EXPECT_LT(difference(session->logits(), last_), kTolerance);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, ArchitectureTest, ::testing::ValuesIn(testing::kTinyModels),
