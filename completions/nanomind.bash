@@ -11,7 +11,7 @@ _nanomind() {
   local engine="-t --threads --memory --device --precision --isa"
   local answer="-n --max-tokens --system --temp --top-k --top-p --min-p --repeat-penalty --seed"
   answer+=" --typical-p --presence-penalty --frequency-penalty --repeat-last --dry --dry-base --dry-length --dry-window --dry-breaker --xtc --xtc-threshold --mirostat --mirostat-rate --logit-bias"
-  answer+=" --stop --json-schema --grammar --gbnf --lark --regex --ignore-eos --think-budget"
+  answer+=" --stop --json-schema --grammar --gbnf --lark --regex --ignore-eos --think-budget --draft --when-full"
   local options=
   COMPREPLY=()
 
@@ -24,6 +24,8 @@ _nanomind() {
     -o | --output) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     --device) mapfile -t COMPREPLY < <(compgen -W "cpu" -- "$current"); return ;;
     --precision) mapfile -t COMPREPLY < <(compgen -W "fast high" -- "$current"); return ;;
+    --when-full) mapfile -t COMPREPLY < <(compgen -W "stop slide" -- "$current"); return ;;
+    --draft) mapfile -t COMPREPLY < <(compgen -W "lookup $(_nanomind_models)" -- "$current"); return ;;
     --isa) mapfile -t COMPREPLY < <(compgen -W "scalar avx2 avx512 neon dotprod" -- "$current"); return ;;
     --logits | --json-schema | --grammar | --tools | --gbnf | --lark) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     -t | --threads | -n | --max-tokens | --ctx | --memory | --system | --temp | --top-k | --top-p | --min-p | --repeat-penalty | --seed | \

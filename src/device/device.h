@@ -104,6 +104,8 @@ class Device {
   // Operations per second (two per product and sum) of the widest product that this device's matmuls are made of,
   // measured now on everything that computes at once (some 10 ms): the ceiling of reading prompts.
   virtual double measure_peak() = 0;
+  // The largest step that makes sense for prompts of a program, in tokens.
+  virtual int64_t step_tokens(const Program& program) const = 0;
   // Checks the whole program and builds everything that run needs. `unsupported` names the first operation that this
   // device cannot run. The executable must not outlive the device.
   virtual Result<std::unique_ptr<Executable>> compile(const Program& program, const CompileOptions& options) = 0;

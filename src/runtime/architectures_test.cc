@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every architecture through engine and device: the prompt at once, token by token, in pieces, and after another
-// continuation was taken back, in one batch with others, and saved and restored, against transformers' logits (tests/golden/tiny-*.json). That the recorded program
-// itself is right, models_test shows more sharply; here the cache is of halves.
+// continuation was taken back, in one batch with others, and saved and restored, against transformers' logits
+// (tests/golden/tiny-*.json). That the recorded program itself is right, models_test shows more sharply; here the cache
+// is of halves.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

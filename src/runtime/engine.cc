@@ -26,10 +26,6 @@
 namespace nanomind {
 namespace {
 
-// Tokens of the largest step: enough rows to reuse each weight many times, few enough that their activations stay in
-// cache.
-constexpr int64_t kMaxStepTokens = 256;
-
 // Of recurrent models: open sessions and snapshots.
 constexpr int32_t kStateSlots = 8;
 
@@ -263,7 +259,7 @@ class LocalEngine final : public Engine {
   Result<void> prepare_device(const Model& model, const EngineOptions& options) {
     kind_ = model.result.kind;
     embedding_ = {.pooling = model.result.pooling, .whole_sequences = model.whole_sequences};
-    const int64_t step = model.whole_sequences ? context_ : std::min(kMaxStepTokens, context_);
+    const int64_t step = model.whole_sequences ? context_ : std::min(device_->step_tokens(model.program), context_);
     // Results of all rows are needed at once where the sequence is one step, and soon where rows are averaged.
     const bool pools_all =
         model.whole_sequences || (kind_ == ResultKind::embedding && embedding_.pooling == Pooling::mean);

@@ -15,6 +15,7 @@
 #include "device/cpu/compiler.h"
 #include "device/cpu/host_buffer.h"
 #include "device/cpu/instructions.h"
+#include "device/cpu/step_size.h"
 #include "kernels/cpu/select.h"
 
 namespace nanomind {
@@ -133,7 +134,10 @@ class CpuExecutable final : public Executable {
 class CpuDevice final : public Device {
  public:
   CpuDevice(const KernelTable& kernels, const CpuTopology& topology, const cpu::Calibration& chosen)
-      : kernels_(kernels), threads_(chosen.threads), pool_(most(threads_), thread_places(topology, most(threads_))) {
+      : kernels_(kernels),
+        threads_(chosen.threads),
+        cache_bytes_(topology.cache_bytes),
+        pool_(most(threads_), thread_places(topology, most(threads_))) {
     info_ = {.name = "cpu",
              .description = describe(kernels, threads_),
              .isa = kernels.name,
@@ -155,6 +159,8 @@ class CpuDevice final : public Device {
     return operations / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
+  int64_t step_tokens(const Program& program) const override { return cpu::step_tokens(program, cache_bytes_); }
+
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override { return TRY(HostBuffer::allocate(bytes)); }
 
   Result<std::unique_ptr<Executable>> compile(const Program& program, const CompileOptions& options) override {
@@ -174,6 +180,7 @@ class CpuDevice final : public Device {
 
   KernelTable kernels_;
   cpu::ThreadCounts threads_;
+  uint64_t cache_bytes_;
   ThreadPool pool_;
   DeviceInfo info_;
 };
