@@ -3,6 +3,7 @@
 // sums of products, 1e-6 relative (a few roundings of float) for the softmax.
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/cpu/test_support.h"
 #include "tensor/half.h"
@@ -10,34 +11,50 @@
 namespace nanomind {
 namespace {
 
-class Attention : public Kernels {
- protected:
-  std::vector<uint16_t> halves(size_t n) {
-    std::vector<uint16_t> h(n);
-    const std::vector<float> values = normal(n);
-    for (size_t i = 0; i < n; ++i) h[i] = half_from_float(values[i]);
-    return h;
-  }
-};
-
 size_t index(int64_t i) { return static_cast<size_t>(i); }
 
 constexpr int kWidths[] = {8, 64, 72, 80, 128, 256, 512};
 constexpr int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 13};
 
-TEST_P(Attention, ScoresOfEveryWidthAndRowCount) {
+double number(uint16_t half) { return float_from_half(half); }
+double number(float x) { return x; }
+
+class Attention : public Kernels {
+ protected:
+  // Normal numbers as cached ones are kept: halves or floats.
+  template <typename T>
+  std::vector<T> cached(size_t n) {
+    std::vector<T> numbers(n);
+    const std::vector<float> values = normal(n);
+    for (size_t i = 0; i < n; ++i) {
+      if constexpr (std::is_same_v<T, float>) {
+        numbers[i] = values[i];
+      } else {
+        numbers[i] = half_from_float(values[i]);
+      }
+    }
+    return numbers;
+  }
+  template <typename T>
+  void check_scores(void (*qk)(const float*, int64_t, int, const T*, int, float*));
+  template <typename T>
+  void check_values(void (*pv)(const float*, int, const T*, int, int, int, const float*, float*, int64_t), T garbage);
+};
+
+template <typename T>
+void Attention::check_scores(void (*qk)(const float*, int64_t, int, const T*, int, float*)) {
   for (const int d : kWidths) {
-    const std::vector<uint16_t> k = halves(index(d) * kKvBlock);
+    const std::vector<T> k = cached<T>(index(d) * kKvBlock);
     for (const int m : kRowCounts) {
       const int64_t stride = d + 5;
       const std::vector<float> q = normal(index(m * stride));
       std::vector<float> scores(index(m) * kKvBlock + 1, -7);
-      table_.qk(q.data(), stride, m, k.data(), d, scores.data());
+      qk(q.data(), stride, m, k.data(), d, scores.data());
       for (int i = 0; i < m; ++i) {
         for (int j = 0; j < kKvBlock; ++j) {
           double expected = 0, magnitude = 0;
           for (int c = 0; c < d; ++c) {
-            const double product = double{q[index(i * stride + c)]} * float_from_half(k[index(c * kKvBlock + j)]);
+            const double product = double{q[index(i * stride + c)]} * number(k[index(c * kKvBlock + j)]);
             expected += product;
             magnitude += std::abs(product);
           }
@@ -47,6 +64,11 @@ TEST_P(Attention, ScoresOfEveryWidthAndRowCount) {
       EXPECT_EQ(scores.back(), -7);
     }
   }
+}
+
+TEST_P(Attention, ScoresOfEveryWidthAndRowCount) {
+  check_scores<uint16_t>(table_.qk);
+  check_scores<float>(table_.qk_float);
 }
 
 TEST_P(Attention, RunningSoftmaxOverBlocksOfOddRanges) {
@@ -107,16 +129,18 @@ TEST_P(Attention, ScoresMayBeFarApart) {
   EXPECT_EQ(sum, 1);
 }
 
-TEST_P(Attention, ValuesOfEveryWidthRowCountAndRange) {
+template <typename T>
+void Attention::check_values(void (*pv)(const float*, int, const T*, int, int, int, const float*, float*, int64_t),
+                             T garbage) {
   struct Range {
     int first, last;
   };
   for (const int d : kWidths) {
     for (const auto& [first, last] : {Range{0, 64}, Range{7, 8}, Range{3, 50}}) {
-      std::vector<uint16_t> v = halves(index(d) * kKvBlock);
+      std::vector<T> v = cached<T>(index(d) * kKvBlock);
       for (int j = 0; j < kKvBlock; ++j) {
         // Keys outside the range are not read: a NaN there would show.
-        for (int c = 0; c < d && (j < first || j >= last); ++c) v[index(j * d + c)] = 0x7E00;
+        for (int c = 0; c < d && (j < first || j >= last); ++c) v[index(j * d + c)] = garbage;
       }
       for (const int m : kRowCounts) {
         const int64_t stride = d + 3;
@@ -130,7 +154,7 @@ TEST_P(Attention, ValuesOfEveryWidthRowCountAndRange) {
           for (int c = 0; c < d && correction[index(i)] == 0; ++c) out[index(i * stride + c)] = NAN;
         }
         const std::vector<float> before = out;
-        table_.pv(p.data(), m, v.data(), first, last, d, correction.data(), out.data(), stride);
+        pv(p.data(), m, v.data(), first, last, d, correction.data(), out.data(), stride);
         for (int i = 0; i < m; ++i) {
           for (int c = 0; c < stride; ++c) {
             const float actual = out[index(i * stride + c)], old = before[index(i * stride + c)];
@@ -141,7 +165,7 @@ TEST_P(Attention, ValuesOfEveryWidthRowCountAndRange) {
             double expected = correction[index(i)] == 0 ? 0 : double{old} * double{correction[index(i)]};
             double magnitude = std::abs(expected);
             for (int j = first; j < last; ++j) {
-              const double product = double{p[index(i * kKvBlock + j)]} * float_from_half(v[index(j * d + c)]);
+              const double product = double{p[index(i * kKvBlock + j)]} * number(v[index(j * d + c)]);
               expected += product;
               magnitude += std::abs(product);
             }
@@ -152,6 +176,11 @@ TEST_P(Attention, ValuesOfEveryWidthRowCountAndRange) {
       }
     }
   }
+}
+
+TEST_P(Attention, ValuesOfEveryWidthRowCountAndRange) {
+  check_values<uint16_t>(table_.pv, 0x7E00);
+  check_values<float>(table_.pv_float, NAN);
 }
 
 INSTANTIATE_TEST_SUITE_P(PerIsa, Attention, each_isa(), isa_name);

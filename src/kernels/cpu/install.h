@@ -11,6 +11,7 @@ namespace nanomind {
 namespace scalar {
 void install_matmul(KernelTable& table);
 void install_attention(KernelTable& table);
+void install_kv_codes(KernelTable& table);
 void install_elementwise(KernelTable& table);
 void install_peak(KernelTable& table);
 }  // namespace scalar
@@ -20,6 +21,7 @@ void install_gemm(KernelTable& table);
 void install_int_matmul(KernelTable& table);
 void install_float_matmul(KernelTable& table);
 void install_attention(KernelTable& table);
+void install_kv_codes(KernelTable& table);
 void install_elementwise(KernelTable& table);
 void install_peak(KernelTable& table);
 }  // namespace avx2
@@ -30,6 +32,7 @@ void install_float_matmul(KernelTable& table);
 void install_gemm(KernelTable& table);
 void install_gemm_fast(KernelTable& table);
 void install_attention(KernelTable& table);
+void install_kv_codes(KernelTable& table);
 void install_elementwise(KernelTable& table);
 void install_peak(KernelTable& table);
 }  // namespace avx512
@@ -43,6 +46,7 @@ namespace neon {
 void install_int_matmul(KernelTable& table);
 void install_float_matmul(KernelTable& table);
 void install_attention(KernelTable& table);
+void install_kv_codes(KernelTable& table);
 void install_elementwise(KernelTable& table);
 void install_peak(KernelTable& table);
 }  // namespace neon

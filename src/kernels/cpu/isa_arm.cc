@@ -11,6 +11,7 @@ constexpr Isa kIsas[] = {
      [](KernelTable& table) {
        scalar::install_matmul(table);
        scalar::install_attention(table);
+       scalar::install_kv_codes(table);
        scalar::install_elementwise(table);
        scalar::install_peak(table);
      }},
@@ -19,6 +20,7 @@ constexpr Isa kIsas[] = {
        neon::install_int_matmul(table);
        neon::install_float_matmul(table);
        neon::install_attention(table);
+       neon::install_kv_codes(table);
        neon::install_elementwise(table);
        neon::install_peak(table);
      }},

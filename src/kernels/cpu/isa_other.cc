@@ -12,6 +12,7 @@ constexpr Isa kIsas[] = {
      [](KernelTable& table) {
        scalar::install_matmul(table);
        scalar::install_attention(table);
+       scalar::install_kv_codes(table);
        scalar::install_elementwise(table);
        scalar::install_peak(table);
      }},

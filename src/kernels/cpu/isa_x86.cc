@@ -11,6 +11,7 @@ constexpr Isa kIsas[] = {
      [](KernelTable& table) {
        scalar::install_matmul(table);
        scalar::install_attention(table);
+       scalar::install_kv_codes(table);
        scalar::install_elementwise(table);
        scalar::install_peak(table);
      }},
@@ -20,6 +21,7 @@ constexpr Isa kIsas[] = {
        avx2::install_gemm(table);
        avx2::install_float_matmul(table);
        avx2::install_attention(table);
+       avx2::install_kv_codes(table);
        avx2::install_elementwise(table);
        avx2::install_peak(table);
      }},
@@ -30,6 +32,7 @@ constexpr Isa kIsas[] = {
        avx512::install_gemm(table);
        avx512::install_gemm_fast(table);
        avx512::install_attention(table);
+       avx512::install_kv_codes(table);
        avx512::install_elementwise(table);
        avx512::install_peak(table);
      }},

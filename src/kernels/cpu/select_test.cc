@@ -30,8 +30,10 @@ TEST(SelectKernels, EveryTableIsComplete) {
     const KernelTable t = *select_kernels(name);
     for (const IntMatmul f : t.matmul) EXPECT_NE(f, nullptr) << name;
     for (const FloatMatmul f : t.matmul_float) EXPECT_NE(f, nullptr) << name;
-    EXPECT_TRUE(t.quantize && t.rms_norm && t.swiglu && t.geglu && t.to_half && t.qk && t.softmax_block && t.pv)
+    EXPECT_TRUE(t.quantize && t.rms_norm && t.swiglu && t.geglu && t.to_half && t.qk && t.softmax_block && t.pv &&
+                t.qk_float && t.pv_float)
         << name;
+    for (const KvCodes& codes : {t.kv_8, t.kv_4}) EXPECT_TRUE(codes.quantize && codes.keys && codes.values) << name;
     EXPECT_EQ(t.needs & ~detect_cpu_features(), 0u) << name;
   }
 }

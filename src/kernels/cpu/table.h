@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/kv_codes.h"
 #include "tensor/packed_layout.h"
 
 namespace nanomind {
@@ -116,6 +117,15 @@ struct KernelTable {
   // Only keys in [first, last) are read (others have p = 0, and their v may be garbage).
   void (*pv)(const float* p, int m, const uint16_t* v, int first, int last, int d, const float* correction, float* out,
              int64_t out_stride);
+
+  // `qk` and `pv` of keys k[d][64] and values v[64][d] that are floats.
+  void (*qk_float)(const float* q, int64_t q_stride, int m, const float* k, int d, float* scores);
+  void (*pv_float)(const float* p, int m, const float* v, int first, int last, int d, const float* correction,
+                   float* out, int64_t out_stride);
+
+  // Keys and values in codes of 8 and 4 bits.
+  KvCodes kv_8;
+  KvCodes kv_4;
 };
 
 }  // namespace nanomind

@@ -11,8 +11,8 @@ constexpr int kTileRows = 3;
 constexpr int kTileVectors = 4;  // 12 sums, a vector of keys and a query
 
 // Scores of 8 * kTileVectors keys.
-template <int kRows>
-void qk_tile(const float* q, int64_t q_stride, const uint16_t* k, int d, float* scores) {
+template <typename T, int kRows>
+void qk_tile(const float* q, int64_t q_stride, const T* k, int d, float* scores) {
   __m256 sum[kRows][kTileVectors];
   each<kRows>([&] [[gnu::always_inline]] (auto i) {
     each<kTileVectors>([&] [[gnu::always_inline]] (auto j) { sum[i][j] = _mm256_setzero_ps(); });
@@ -21,7 +21,7 @@ void qk_tile(const float* q, int64_t q_stride, const uint16_t* k, int d, float* 
     __m256 x[kRows];
     each<kRows>([&] [[gnu::always_inline]] (auto i) { x[i] = _mm256_set1_ps(q[i * q_stride + c]); });
     each<kTileVectors>([&] [[gnu::always_inline]] (auto j) {
-      const __m256 keys = widen_halves(k + 8 * j);
+      const __m256 keys = load_floats(k + 8 * j);
       each<kRows>([&] [[gnu::always_inline]] (auto i) { sum[i][j] = _mm256_fmadd_ps(keys, x[i], sum[i][j]); });
     });
   }
@@ -31,9 +31,10 @@ void qk_tile(const float* q, int64_t q_stride, const uint16_t* k, int d, float* 
   });
 }
 
-void qk(const float* q, int64_t q_stride, int m, const uint16_t* k, int d, float* scores) {
-  using Tile = void (*)(const float*, int64_t, const uint16_t*, int, float*);
-  static constexpr Tile kTiles[kTileRows] = {qk_tile<1>, qk_tile<2>, qk_tile<3>};
+template <typename T>
+void qk(const float* q, int64_t q_stride, int m, const T* k, int d, float* scores) {
+  using Tile = void (*)(const float*, int64_t, const T*, int, float*);
+  static constexpr Tile kTiles[kTileRows] = {qk_tile<T, 1>, qk_tile<T, 2>, qk_tile<T, 3>};
   for (int i = 0; i < m; i += kTileRows) {
     const int rows = m - i < kTileRows ? m - i : kTileRows;
     for (int j = 0; j < kKvBlock; j += 8 * kTileVectors) {
@@ -69,9 +70,9 @@ float softmax_block(float* scores, int first, int last, float scale, float* max,
 }
 
 // kRows rows of out, columns c..c + 8 * kVectors - 1.
-template <int kRows, int kVectors>
-[[gnu::noinline]] void pv_tile(const float* p, const uint16_t* v, int first, int last, int d, int c,
-                               const float* correction, float* out, int64_t out_stride) {
+template <int kRows, int kVectors, typename T>
+[[gnu::noinline]] void pv_tile(const float* p, const T* v, int first, int last, int d, int c, const float* correction,
+                               float* out, int64_t out_stride) {
   __m256 sum[kRows][kVectors];
   each<kRows>([&] [[gnu::always_inline]] (auto i) {
     each<kVectors>([&] [[gnu::always_inline]] (auto j) {
@@ -81,11 +82,11 @@ template <int kRows, int kVectors>
     });
   });
   for (int key = first; key < last; ++key) {
-    const uint16_t* row = v + key * d + c;
+    const T* row = v + key * d + c;
     __m256 weight[kRows];
     each<kRows>([&] [[gnu::always_inline]] (auto i) { weight[i] = _mm256_set1_ps(p[i * kKvBlock + key]); });
     each<kVectors>([&] [[gnu::always_inline]] (auto j) {
-      const __m256 values = widen_halves(row + 8 * j);
+      const __m256 values = load_floats(row + 8 * j);
       each<kRows>([&] [[gnu::always_inline]] (auto i) { sum[i][j] = _mm256_fmadd_ps(values, weight[i], sum[i][j]); });
     });
   }
@@ -95,8 +96,8 @@ template <int kRows, int kVectors>
   });
 }
 
-template <int kRows>
-void pv_rows(const float* p, const uint16_t* v, int first, int last, int d, const float* correction, float* out,
+template <typename T, int kRows>
+void pv_rows(const float* p, const T* v, int first, int last, int d, const float* correction, float* out,
              int64_t out_stride) {
   constexpr int kVectors = kRows == 1 ? 8 : kTileVectors;
   int c = 0;
@@ -106,10 +107,11 @@ void pv_rows(const float* p, const uint16_t* v, int first, int last, int d, cons
   for (; c < d; c += 8) pv_tile<kRows, 1>(p, v, first, last, d, c, correction, out, out_stride);
 }
 
-void pv(const float* p, int m, const uint16_t* v, int first, int last, int d, const float* correction, float* out,
+template <typename T>
+void pv(const float* p, int m, const T* v, int first, int last, int d, const float* correction, float* out,
         int64_t out_stride) {
-  using Rows = void (*)(const float*, const uint16_t*, int, int, int, const float*, float*, int64_t);
-  static constexpr Rows kRows[kTileRows] = {pv_rows<1>, pv_rows<2>, pv_rows<3>};
+  using Rows = void (*)(const float*, const T*, int, int, int, const float*, float*, int64_t);
+  static constexpr Rows kRows[kTileRows] = {pv_rows<T, 1>, pv_rows<T, 2>, pv_rows<T, 3>};
   for (int i = 0; i < m; i += kTileRows) {
     const int rows = m - i < kTileRows ? m - i : kTileRows;
     kRows[rows - 1](p + i * kKvBlock, v, first, last, d, correction + i, out + i * out_stride, out_stride);
@@ -119,9 +121,11 @@ void pv(const float* p, int m, const uint16_t* v, int first, int last, int d, co
 }  // namespace
 
 void install_attention(KernelTable& table) {
-  table.qk = qk;
+  table.qk = qk<uint16_t>;
+  table.qk_float = qk<float>;
   table.softmax_block = softmax_block;
-  table.pv = pv;
+  table.pv = pv<uint16_t>;
+  table.pv_float = pv<float>;
 }
 
 }  // namespace nanomind::avx2

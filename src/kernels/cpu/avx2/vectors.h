@@ -17,6 +17,10 @@ namespace {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(h)));
 }
 
+// Eight numbers, whatever they are kept as.
+[[gnu::always_inline]] inline __m256 load_floats(const uint16_t* h) { return widen_halves(h); }
+[[gnu::always_inline]] inline __m256 load_floats(const float* x) { return _mm256_loadu_ps(x); }
+
 // Lanes [0, count) as a mask for maskload and maskstore, count of 0 and less to 8 and more.
 [[gnu::always_inline]] inline __m256i first_lanes(int64_t count) {
   const int lanes = count >= 8 ? 8 : count <= 0 ? 0 : static_cast<int>(count);

@@ -11,15 +11,15 @@ namespace {
 constexpr int kKeyVectors = kKvBlock / 16;
 constexpr int kTileRows = 6;  // 24 sums and 4 vectors of keys
 
-template <int kRows>
-void qk_tile(const float* q, int64_t q_stride, const uint16_t* k, int d, float* scores) {
+template <typename T, int kRows>
+void qk_tile(const float* q, int64_t q_stride, const T* k, int d, float* scores) {
   __m512 sum[kRows][kKeyVectors];
   each<kRows>([&] [[gnu::always_inline]] (auto i) {
     each<kKeyVectors>([&] [[gnu::always_inline]] (auto j) { sum[i][j] = _mm512_setzero_ps(); });
   });
   for (int c = 0; c < d; ++c, k += kKvBlock) {
     __m512 keys[kKeyVectors];
-    each<kKeyVectors>([&] [[gnu::always_inline]] (auto j) { keys[j] = widen_halves(k + 16 * j); });
+    each<kKeyVectors>([&] [[gnu::always_inline]] (auto j) { keys[j] = load_floats(k + 16 * j); });
     each<kRows>([&] [[gnu::always_inline]] (auto i) {
       const __m512 x = _mm512_set1_ps(q[i * q_stride + c]);
       each<kKeyVectors>([&] [[gnu::always_inline]] (auto j) { sum[i][j] = _mm512_fmadd_ps(keys[j], x, sum[i][j]); });
@@ -31,9 +31,11 @@ void qk_tile(const float* q, int64_t q_stride, const uint16_t* k, int d, float* 
   });
 }
 
-void qk(const float* q, int64_t q_stride, int m, const uint16_t* k, int d, float* scores) {
-  using Tile = void (*)(const float*, int64_t, const uint16_t*, int, float*);
-  static constexpr Tile kTiles[kTileRows] = {qk_tile<1>, qk_tile<2>, qk_tile<3>, qk_tile<4>, qk_tile<5>, qk_tile<6>};
+template <typename T>
+void qk(const float* q, int64_t q_stride, int m, const T* k, int d, float* scores) {
+  using Tile = void (*)(const float*, int64_t, const T*, int, float*);
+  static constexpr Tile kTiles[kTileRows] = {qk_tile<T, 1>, qk_tile<T, 2>, qk_tile<T, 3>,
+                                             qk_tile<T, 4>, qk_tile<T, 5>, qk_tile<T, 6>};
   for (int i = 0; i < m; i += kTileRows) {
     const int rows = m - i < kTileRows ? m - i : kTileRows;
     kTiles[rows - 1](q + i * q_stride, q_stride, k, d, scores + i * kKvBlock);
@@ -68,8 +70,8 @@ float softmax_block(float* scores, int first, int last, float scale, float* max,
 }
 
 // kRows rows of out, columns c..c + 16 * kVectors - 1, of which the last vector has `lanes`.
-template <int kRows, int kVectors>
-[[gnu::noinline]] void pv_tile(const float* p, const uint16_t* v, int first, int last, int d, int c, __mmask16 lanes,
+template <int kRows, int kVectors, typename T>
+[[gnu::noinline]] void pv_tile(const float* p, const T* v, int first, int last, int d, int c, __mmask16 lanes,
                                const float* correction, float* out, int64_t out_stride) {
   __m512 sum[kRows][kVectors];
   const auto mask = [&] [[gnu::always_inline]] (int j) {
@@ -83,11 +85,9 @@ template <int kRows, int kVectors>
     });
   });
   for (int key = first; key < last; ++key) {
-    const uint16_t* row = v + key * d + c;
+    const T* row = v + key * d + c;
     __m512 values[kVectors];
-    each<kVectors>([&] [[gnu::always_inline]] (auto j) {
-      values[j] = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask(j), row + 16 * j));
-    });
+    each<kVectors>([&] [[gnu::always_inline]] (auto j) { values[j] = load_floats(mask(j), row + 16 * j); });
     each<kRows>([&] [[gnu::always_inline]] (auto i) {
       const __m512 weight = _mm512_set1_ps(p[i * kKvBlock + key]);
       each<kVectors>(
@@ -101,8 +101,8 @@ template <int kRows, int kVectors>
   });
 }
 
-template <int kRows>
-void pv_rows(const float* p, const uint16_t* v, int first, int last, int d, const float* correction, float* out,
+template <typename T, int kRows>
+void pv_rows(const float* p, const T* v, int first, int last, int d, const float* correction, float* out,
              int64_t out_stride) {
   constexpr int kVectors = kRows <= 2 ? 8 : 4;
   int c = 0;
@@ -114,10 +114,12 @@ void pv_rows(const float* p, const uint16_t* v, int first, int last, int d, cons
   }
 }
 
-void pv(const float* p, int m, const uint16_t* v, int first, int last, int d, const float* correction, float* out,
+template <typename T>
+void pv(const float* p, int m, const T* v, int first, int last, int d, const float* correction, float* out,
         int64_t out_stride) {
-  using Rows = void (*)(const float*, const uint16_t*, int, int, int, const float*, float*, int64_t);
-  static constexpr Rows kRows[kTileRows] = {pv_rows<1>, pv_rows<2>, pv_rows<3>, pv_rows<4>, pv_rows<5>, pv_rows<6>};
+  using Rows = void (*)(const float*, const T*, int, int, int, const float*, float*, int64_t);
+  static constexpr Rows kRows[kTileRows] = {pv_rows<T, 1>, pv_rows<T, 2>, pv_rows<T, 3>,
+                                            pv_rows<T, 4>, pv_rows<T, 5>, pv_rows<T, 6>};
   for (int i = 0; i < m; i += kTileRows) {
     const int rows = m - i < kTileRows ? m - i : kTileRows;
     kRows[rows - 1](p + i * kKvBlock, v, first, last, d, correction + i, out + i * out_stride, out_stride);
@@ -127,9 +129,11 @@ void pv(const float* p, int m, const uint16_t* v, int first, int last, int d, co
 }  // namespace
 
 void install_attention(KernelTable& table) {
-  table.qk = qk;
+  table.qk = qk<uint16_t>;
+  table.qk_float = qk<float>;
   table.softmax_block = softmax_block;
-  table.pv = pv;
+  table.pv = pv<uint16_t>;
+  table.pv_float = pv<float>;
 }
 
 }  // namespace nanomind::avx512

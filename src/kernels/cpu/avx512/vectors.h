@@ -17,6 +17,16 @@ namespace {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(h)));
 }
 
+// Sixteen numbers, whatever they are kept as; lanes that are left out are 0.
+[[gnu::always_inline]] inline __m512 load_floats(const uint16_t* h) { return widen_halves(h); }
+[[gnu::always_inline]] inline __m512 load_floats(const float* x) { return _mm512_loadu_ps(x); }
+[[gnu::always_inline]] inline __m512 load_floats(__mmask16 lanes, const uint16_t* h) {
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, h));
+}
+[[gnu::always_inline]] inline __m512 load_floats(__mmask16 lanes, const float* x) {
+  return _mm512_maskz_loadu_ps(lanes, x);
+}
+
 // 2^(e - 128) of 16 bytes e, and 0 where that is below the smallest normal float.
 [[gnu::always_inline]] inline __m512 widen_exponents(const uint8_t* e) {
   const __m128i less = _mm_subs_epu8(_mm_load_si128(reinterpret_cast<const __m128i*>(e)), _mm_set1_epi8(1));

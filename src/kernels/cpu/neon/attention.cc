@@ -9,33 +9,35 @@
 namespace nanomind {
 namespace {
 
-void qk(const float* q, int64_t q_stride, int m, const uint16_t* k, int d, float* scores) {
-  product<FromHalf>({.w = k,
-                     .strip_stride = 16,
-                     .w_stride = kKvBlock,
-                     .columns = d,
-                     .outputs = kKvBlock,
-                     .x = q,
-                     .x_stride = q_stride,
-                     .m = m,
-                     .keep = nullptr,
-                     .out = scores,
-                     .out_stride = kKvBlock});
+template <class From>
+void qk(const float* q, int64_t q_stride, int m, const typename From::Element* k, int d, float* scores) {
+  product<From>({.w = k,
+                 .strip_stride = 16,
+                 .w_stride = kKvBlock,
+                 .columns = d,
+                 .outputs = kKvBlock,
+                 .x = q,
+                 .x_stride = q_stride,
+                 .m = m,
+                 .keep = nullptr,
+                 .out = scores,
+                 .out_stride = kKvBlock});
 }
 
-void pv(const float* p, int m, const uint16_t* v, int first, int last, int d, const float* correction, float* out,
-        int64_t out_stride) {
-  product<FromHalf>({.w = v + static_cast<int64_t>(first) * d,
-                     .strip_stride = 16,
-                     .w_stride = d,
-                     .columns = last - first,
-                     .outputs = d,
-                     .x = p + first,
-                     .x_stride = kKvBlock,
-                     .m = m,
-                     .keep = correction,
-                     .out = out,
-                     .out_stride = out_stride});
+template <class From>
+void pv(const float* p, int m, const typename From::Element* v, int first, int last, int d, const float* correction,
+        float* out, int64_t out_stride) {
+  product<From>({.w = v + static_cast<int64_t>(first) * d,
+                 .strip_stride = 16,
+                 .w_stride = d,
+                 .columns = last - first,
+                 .outputs = d,
+                 .x = p + first,
+                 .x_stride = kKvBlock,
+                 .m = m,
+                 .keep = correction,
+                 .out = out,
+                 .out_stride = out_stride});
 }
 
 float softmax_block(float* scores, int first, int last, float scale, float* max, float* sum) {
@@ -73,9 +75,11 @@ float softmax_block(float* scores, int first, int last, float scale, float* max,
 namespace neon {
 
 void install_attention(KernelTable& table) {
-  table.qk = qk;
+  table.qk = qk<FromHalf>;
+  table.qk_float = qk<FromFloat>;
   table.softmax_block = softmax_block;
-  table.pv = pv;
+  table.pv = pv<FromHalf>;
+  table.pv_float = pv<FromFloat>;
 }
 
 }  // namespace neon

@@ -6,13 +6,17 @@
 namespace nanomind::scalar {
 namespace {
 
-void qk(const float* q, int64_t q_stride, int m, const uint16_t* k, int d, float* scores) {
+float widen(uint16_t half) { return float_from_half(half); }
+float widen(float x) { return x; }
+
+template <typename T>
+void qk(const float* q, int64_t q_stride, int m, const T* k, int d, float* scores) {
   for (int i = 0; i < m; ++i) {
     float* row = scores + i * kKvBlock;
     for (int j = 0; j < kKvBlock; ++j) row[j] = 0;
     for (int c = 0; c < d; ++c) {
       const float x = q[i * q_stride + c];
-      for (int j = 0; j < kKvBlock; ++j) row[j] += x * float_from_half(k[c * kKvBlock + j]);
+      for (int j = 0; j < kKvBlock; ++j) row[j] += x * widen(k[c * kKvBlock + j]);
     }
   }
 }
@@ -35,14 +39,15 @@ float softmax_block(float* scores, int first, int last, float scale, float* max,
   return correction;
 }
 
-void pv(const float* p, int m, const uint16_t* v, int first, int last, int d, const float* correction, float* out,
+template <typename T>
+void pv(const float* p, int m, const T* v, int first, int last, int d, const float* correction, float* out,
         int64_t out_stride) {
   for (int i = 0; i < m; ++i) {
     float* row = out + i * out_stride;
     for (int c = 0; c < d; ++c) row[c] = correction[i] == 0 ? 0.0f : row[c] * correction[i];
     for (int j = first; j < last; ++j) {
       const float weight = p[i * kKvBlock + j];
-      for (int c = 0; c < d; ++c) row[c] += weight * float_from_half(v[j * d + c]);
+      for (int c = 0; c < d; ++c) row[c] += weight * widen(v[j * d + c]);
     }
   }
 }
@@ -50,9 +55,11 @@ void pv(const float* p, int m, const uint16_t* v, int first, int last, int d, co
 }  // namespace
 
 void install_attention(KernelTable& table) {
-  table.qk = qk;
+  table.qk = qk<uint16_t>;
+  table.qk_float = qk<float>;
   table.softmax_block = softmax_block;
-  table.pv = pv;
+  table.pv = pv<uint16_t>;
+  table.pv_float = pv<float>;
 }
 
 }  // namespace nanomind::scalar
