@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "device/kv_type.h"
 #include "ops/program.h"
 
 namespace nanomind {
@@ -67,8 +68,17 @@ class Executable {
   // Runs one step: T in 1..max_tokens, R in 0..max_outputs. Allocates nothing. One call at a time. An error leaves the
   // executable usable, and the cache rows and the states of this step undefined.
   virtual Result<OutputRows> run(const Step& step) = 0;
-  // Bytes of one cache block over all layers.
+  // Bytes of one cache block over all layers: of each token, a kv_row_bytes for its key and one for its value in each
+  // head.
   virtual size_t kv_block_bytes() const = 0;
+  // Turns the keys in whole cache blocks, each named once, to positions that are lower by `by`, so that a sequence can
+  // go on after tokens before them were dropped (StreamingLLM, arXiv 2309.17453). Layers whose keys carry no position
+  // are left alone. One call at a time, none beside a run. `unsupported` where that cannot be right: models with
+  // learned positions, with keys whose size grows with the position, or that change keys after their rotation; and of
+  // devices that cannot do it. Nothing is changed by a call that fails.
+  virtual Result<void> rotate_keys(Buffer& /*kv_cache*/, std::span<const int32_t> /*blocks*/, int64_t /*by*/) {
+    return fail(ErrorCode::unsupported, "This device cannot move cached keys to other positions.");
+  }
   // Bytes of what recurrent operations keep of one sequence; 0 for models without. To keep a state, copy a slot.
   virtual size_t state_bytes() const { return 0; }
   // Bytes that were allocated for activations.
@@ -94,6 +104,7 @@ struct CompileOptions {
   int64_t max_tokens = 0;   // largest T of a step
   int64_t max_outputs = 0;  // largest R
   PromptPrecision precision = PromptPrecision::fast;
+  KvType kv_type = KvType::f16;  // of the cache
 };
 
 class Device {

@@ -220,7 +220,8 @@ class LocalEngine final : public Engine {
     }
     cache_tokens_ = std::max(options.cache, context_);
     const uint64_t budget = options.memory_bytes > 0 ? options.memory_bytes : available_memory();
-    const double kv_bytes = static_cast<double>(cache_tokens_) * static_cast<double>(kv_bytes_per_token(model.program));
+    const double kv_bytes =
+        static_cast<double>(cache_tokens_) * static_cast<double>(kv_bytes_per_token(model.program, options.kv_type));
     const uint64_t capped = kv_bytes < 9e18 ? static_cast<uint64_t>(kv_bytes) : uint64_t{9'000'000'000'000'000'000};
     return check_memory({.weight_bytes = matrix_bytes(model.program), .kv_bytes = capped, .context = cache_tokens_},
                         budget);
@@ -264,9 +265,12 @@ class LocalEngine final : public Engine {
     const bool pools_all =
         model.whole_sequences || (kind_ == ResultKind::embedding && embedding_.pooling == Pooling::mean);
     const int64_t outputs = pools_all ? step : std::clamp(options.outputs, int64_t{1}, step);
-    executable_ = TRY(device_->compile(
-        model.program,
-        {.weights = binding_->views(), .max_tokens = step, .max_outputs = outputs, .precision = options.precision}));
+    executable_ = TRY(device_->compile(model.program, {.weights = binding_->views(),
+                                                       .max_tokens = step,
+                                                       .max_outputs = outputs,
+                                                       .precision = options.precision,
+                                                       .kv_type = options.kv_type}));
+    info_.kv_type = kv_type_name(options.kv_type);
     const int64_t blocks = (cache_tokens_ + kKvBlockTokens - 1) / kKvBlockTokens;
     info_.kv_bytes = executable_->kv_block_bytes() * static_cast<uint64_t>(blocks) +
                      executable_->state_bytes() * static_cast<uint64_t>(kStateSlots);

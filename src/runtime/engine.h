@@ -37,8 +37,9 @@ struct EngineOptions {
   int64_t context = 0;  // tokens that a session may hold; 0: the smaller of the model's and kDefaultContext
   int64_t cache = 0;    // tokens that the KV cache holds for all sessions together; 0: those of one
   PromptPrecision precision = PromptPrecision::fast;
-  int64_t outputs = 16;       // most rows of logits that one step gives; `score` works in steps of that size
-  uint64_t memory_bytes = 0;  // budget; 0: what the system has available less a reserve
+  KvType kv_type = KvType::f16;  // how keys and values are kept
+  int64_t outputs = 16;          // most rows of logits that one step gives; `score` works in steps of that size
+  uint64_t memory_bytes = 0;     // budget; 0: what the system has available less a reserve
   Log log;
 };
 inline constexpr int64_t kDefaultContext = 8192;
@@ -57,6 +58,7 @@ struct EngineInfo {
   uint64_t decode_bytes = 0;     // weight bytes that one decode step reads
   uint64_t prompt_products = 0;  // multiply-adds of weights per token of a prompt, the output head left out
   uint64_t kv_bytes = 0;         // allocated for the cache
+  std::string_view kv_type;      // its type's name
   uint64_t activation_bytes = 0;
   int64_t context = 0;  // tokens
   int64_t trained_context = 0;

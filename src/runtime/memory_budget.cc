@@ -41,11 +41,11 @@ uint64_t available_memory() {
   return available > reserve ? available - reserve : 0;
 }
 
-uint64_t kv_bytes_per_token(const Program& program) {
-  uint64_t elements = 0;
+uint64_t kv_bytes_per_token(const Program& program, KvType type) {
+  uint64_t bytes = 0;
   for (const KvLayerInfo& layer : program.kv_layers)
-    elements += 2 * static_cast<uint64_t>(layer.kv_heads * layer.head_dim);
-  return elements * sizeof(uint16_t);
+    bytes += 2 * static_cast<uint64_t>(layer.kv_heads) * kv_row_bytes(type, layer.head_dim);
+  return bytes;
 }
 
 Result<void> check_memory(const MemoryNeed& need, uint64_t budget_bytes) {

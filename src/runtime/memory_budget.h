@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/result.h"
+#include "device/kv_type.h"
 #include "ops/program.h"
 
 namespace nanomind {
@@ -19,8 +20,8 @@ struct MemoryNeed {
 // smaller of MemAvailable and what this process's control group leaves.
 uint64_t available_memory();
 
-// Bytes of keys and values per token over all layers, as halves.
-uint64_t kv_bytes_per_token(const Program& program);
+// Bytes of keys and values per token over all layers: a kKvBlockTokens-th of Executable::kv_block_bytes.
+uint64_t kv_bytes_per_token(const Program& program, KvType type);
 
 // out_of_memory when the need exceeds the budget; the message has both sums and says which context would fit, if any.
 Result<void> check_memory(const MemoryNeed& need, uint64_t budget_bytes);

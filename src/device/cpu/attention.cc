@@ -7,11 +7,10 @@
 #include <limits>
 
 #include "device/cpu/instructions.h"
+#include "device/cpu/kv_store.h"
 
 namespace nanomind::cpu {
 namespace {
-
-static_assert(kKvBlock == kKvBlockTokens);
 
 constexpr int kTileRows = 16;           // stacked query rows of one task
 constexpr int64_t kFewTiles = 4;        // per thread
@@ -23,29 +22,24 @@ struct Cache {
   size_t block_bytes;
   const AttentionStep& s;
 
-  uint16_t* keys(int32_t block, int head) const { return at(block, s.k_offset, head); }
-  uint16_t* values(int32_t block, int head) const { return at(block, s.v_offset, head); }
+  std::byte* keys(int32_t block, int head) const { return at(block) + s.kv.keys(head); }
+  std::byte* values(int32_t block, int head) const { return at(block) + s.kv.values(head); }
 
  private:
-  uint16_t* at(int32_t block, size_t offset, int head) const {
-    auto* start = reinterpret_cast<uint16_t*>(base + static_cast<size_t>(block) * block_bytes + offset);
-    return start + static_cast<int64_t>(head) * s.head_dim * kKvBlock;
-  }
+  std::byte* at(int32_t block) const { return base + static_cast<size_t>(block) * block_bytes; }
 };
 
-// Appends the step's rows of one key/value head: keys transposed within their block, values as they are.
+// Appends the step's rows of one key/value head.
 void store(const AttentionStep& s, const StepContext& context, const Cache& cache, int head) {
+  const int d = s.kv.head_dim;
   int64_t row = 0;
-  uint16_t key[kMaxHeadDim];
   for (const SequenceRows& sequence : context.step.sequences) {
     for (int64_t i = 0; i < sequence.rows; ++i, ++row) {
-      const int64_t position = sequence.past + i, slot = position % kKvBlock;
+      const int64_t position = sequence.past + i;
+      const int slot = static_cast<int>(position % kKvBlock);
       const int32_t block = sequence.blocks[static_cast<size_t>(position / kKvBlock)];
-      context.kernels.to_half(s.k.row(row) + static_cast<int64_t>(head) * s.head_dim, s.head_dim, key);
-      uint16_t* keys = cache.keys(block, head) + slot;
-      for (int c = 0; c < s.head_dim; ++c) keys[c * kKvBlock] = key[c];
-      context.kernels.to_half(s.v.row(row) + static_cast<int64_t>(head) * s.head_dim, s.head_dim,
-                              cache.values(block, head) + slot * s.head_dim);
+      s.store->put_key(s.k.row(row) + static_cast<int64_t>(head) * d, d, d, slot, cache.keys(block, head));
+      s.store->put_value(s.v.row(row) + static_cast<int64_t>(head) * d, d, slot, cache.values(block, head));
     }
   }
 }
@@ -58,11 +52,11 @@ struct Tile {
   int head;            // key/value head
   int64_t begin, end;  // stacked rows
 
-  int group() const { return s.heads / s.kv_heads; }
+  int group() const { return s.heads / s.kv.heads; }
   int rows() const { return static_cast<int>(end - begin); }
   int64_t position(int i) const { return sequence.past + (begin + i) / group(); }
   int64_t step_row(int i) const { return first_row + (begin + i) / group(); }
-  int64_t column(int i) const { return (static_cast<int64_t>(head) * group() + (begin + i) % group()) * s.head_dim; }
+  int64_t column(int i) const { return (static_cast<int64_t>(head) * group() + (begin + i) % group()) * s.kv.head_dim; }
   // The end of the keys that row i sees.
   int64_t end_key(int i) const { return s.mask == Mask::causal ? position(i) + 1 : sequence.past + sequence.rows; }
   int64_t first_key(int i) const { return s.window > 0 ? std::max<int64_t>(0, position(i) - s.window + 1) : 0; }
@@ -89,7 +83,7 @@ void gather(const StepContext& context, const Cache& cache, const Tile& tile, in
   alignas(64) float q[kTileRows * kMaxHeadDim];
   alignas(64) float scores[kTileRows * kKvBlock];
   float correction[kTileRows];
-  const int d = tile.s.head_dim, m = tile.rows();
+  const int d = tile.s.kv.head_dim, m = tile.rows();
   for (int i = 0; i < m; ++i) {
     std::copy_n(tile.s.q.row(tile.step_row(i)) + tile.column(i), d, q + i * d);
     g.max[i] = -std::numeric_limits<float>::infinity();
@@ -97,7 +91,7 @@ void gather(const StepContext& context, const Cache& cache, const Tile& tile, in
   }
   for (int64_t block = first_block; block < end_block; ++block) {
     const int32_t id = tile.sequence.blocks[static_cast<size_t>(block)];
-    context.kernels.qk(q, d, m, cache.keys(id, tile.head), d, scores);
+    tile.s.store->qk(q, m, cache.keys(id, tile.head), d, scores);
     int lowest = kKvBlock, highest = 0;
     for (int i = 0; i < m; ++i) {
       const auto first = static_cast<int>(std::clamp<int64_t>(tile.first_key(i) - block * kKvBlock, 0, kKvBlock));
@@ -114,7 +108,7 @@ void gather(const StepContext& context, const Cache& cache, const Tile& tile, in
         correction[i] = g.sum[i] > 0 ? 1.0F : 0.0F;
       }
     }
-    context.kernels.pv(scores, m, cache.values(id, tile.head), lowest, highest, d, correction, g.out, d);
+    tile.s.store->pv(scores, m, cache.values(id, tile.head), lowest, highest, d, correction, g.out);
   }
 }
 
@@ -123,7 +117,7 @@ void attend(const StepContext& context, const Cache& cache, const Tile& tile) {
   Gathered g;
   g.out = out;
   gather(context, cache, tile, tile.first_block(), tile.end_block(), g);
-  const int d = tile.s.head_dim;
+  const int d = tile.s.kv.head_dim;
   for (int i = 0; i < tile.rows(); ++i) {
     float* target = tile.s.out.row(tile.step_row(i)) + tile.column(i);
     const float scale = 1.0F / g.sum[i];
@@ -133,7 +127,7 @@ void attend(const StepContext& context, const Cache& cache, const Tile& tile) {
 
 // out = sum of exp(max_p - max) * out_p / sum of exp(max_p - max) * sum_p over the parts p of a tile's keys.
 void merge(const Tile& tile, const Gathered* parts, int64_t count) {
-  const int d = tile.s.head_dim;
+  const int d = tile.s.kv.head_dim;
   for (int i = 0; i < tile.rows(); ++i) {
     float* target = tile.s.out.row(tile.step_row(i)) + tile.column(i);
     float max = parts[0].max[i];
@@ -153,30 +147,30 @@ void merge(const Tile& tile, const Gathered* parts, int64_t count) {
 class Tiles {
  public:
   Tiles(const AttentionStep& s, const Step& step) : s_(s), step_(step) {
-    for (const SequenceRows& sequence : step.sequences) count_ += of(sequence) * s.kv_heads;
+    for (const SequenceRows& sequence : step.sequences) count_ += of(sequence) * s.kv.heads;
   }
   int64_t count() const { return count_; }
   Tile operator[](int64_t index) const {
     int64_t first_row = 0;
     for (const SequenceRows& sequence : step_.sequences) {
       const int64_t tiles = of(sequence);
-      if (index < tiles * s_.kv_heads) {
-        const int64_t begin = (tiles - 1 - index / s_.kv_heads) * kTileRows;
+      if (index < tiles * s_.kv.heads) {
+        const int64_t begin = (tiles - 1 - index / s_.kv.heads) * kTileRows;
         return {.s = s_,
                 .sequence = sequence,
                 .first_row = first_row,
-                .head = static_cast<int>(index % s_.kv_heads),
+                .head = static_cast<int>(index % s_.kv.heads),
                 .begin = begin,
                 .end = std::min(begin + kTileRows, sequence.rows * group())};
       }
-      index -= tiles * s_.kv_heads;
+      index -= tiles * s_.kv.heads;
       first_row += sequence.rows;
     }
     CHECK(false);
   }
 
  private:
-  int64_t group() const { return s_.heads / s_.kv_heads; }
+  int64_t group() const { return s_.heads / s_.kv.heads; }
   int64_t of(const SequenceRows& sequence) const { return (sequence.rows * group() + kTileRows - 1) / kTileRows; }
   const AttentionStep& s_;
   const Step& step_;
@@ -198,7 +192,7 @@ void attend_in_parts(const AttentionStep& s, StepContext& context, const Cache& 
   auto* rows = reinterpret_cast<float*>(gathered + kAttentionParts * threads);
   context.pool.for_each(parts, [&](int64_t part) {
     Gathered& g = gathered[part];
-    g.out = rows + part * kTileRows * s.head_dim;
+    g.out = rows + part * kTileRows * s.kv.head_dim;
     for (int64_t t = 0;; ++t) {
       const Tile tile = tiles[t];
       const int64_t count = parts_of(tile);
@@ -224,9 +218,9 @@ void run(const AttentionStep& s, StepContext& context) {
   const Cache cache{context.kv, context.kv_block_bytes, s};
   const int64_t tokens = context.rows(Rows::tokens);
   if (tokens < kTileRows) {
-    for (int head = 0; head < s.kv_heads; ++head) store(s, context, cache, head);
+    for (int head = 0; head < s.kv.heads; ++head) store(s, context, cache, head);
   } else {
-    context.pool.for_each(s.kv_heads, [&](int64_t head) { store(s, context, cache, static_cast<int>(head)); });
+    context.pool.for_each(s.kv.heads, [&](int64_t head) { store(s, context, cache, static_cast<int>(head)); });
   }
 
   const Tiles tiles(s, context.step);

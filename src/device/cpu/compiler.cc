@@ -11,6 +11,7 @@
 
 #include "device/cpu/buffer_plan.h"
 #include "device/cpu/forms.h"
+#include "device/cpu/key_rotation.h"
 #include "device/cpu/nodes.h"
 #include "tensor/packed.h"
 
@@ -31,6 +32,7 @@ class Compiler {
   Result<CompiledProgram> compile() {
     TRY(check_weights());
     TRY(check_attention());
+    place_kv_layers();
     group_products();
     TRY(lay_out());
     for (const Node& node : nodes_) emit(node);
@@ -63,6 +65,18 @@ class Compiler {
       }
     }
     return {};
+  }
+
+  void place_kv_layers() {
+    result_.kv_store = KvStore::make(options_.kv_type, kernels_);
+    result_.key_ropes = key_ropes(program_);
+    for (const KvLayerInfo& layer : program_.kv_layers) {
+      result_.kv_layers.push_back({.type = options_.kv_type,
+                                   .heads = static_cast<int>(layer.kv_heads),
+                                   .head_dim = static_cast<int>(layer.head_dim),
+                                   .offset = result_.kv_block_bytes});
+      result_.kv_block_bytes += result_.kv_layers.back().bytes();
+    }
   }
 
   // A product joins an earlier product of the same value: values are written once, but for rotary positions, which no
@@ -274,18 +288,13 @@ class Compiler {
         RopeStep{.x = matrix(o.x), .rope = o.rope, .heads = o.heads, .head_dim = o.head_dim});
   }
   void emit_one(const op::Attention& o) {
-    size_t offset = 0;
-    for (int32_t i = 0; i < o.layer; ++i) offset += layer_bytes(i);
-    const KvLayerInfo& kv = program_.kv_layers[static_cast<size_t>(o.layer)];
     result_.instructions.emplace_back(AttentionStep{.out = matrix(o.out),
                                                     .q = matrix(o.q),
                                                     .k = matrix(o.k),
                                                     .v = matrix(o.v),
-                                                    .k_offset = offset,
-                                                    .v_offset = offset + layer_bytes(o.layer) / 2,
+                                                    .kv = result_.kv_layers[static_cast<size_t>(o.layer)],
+                                                    .store = result_.kv_store.get(),
                                                     .heads = o.heads,
-                                                    .kv_heads = static_cast<int>(kv.kv_heads),
-                                                    .head_dim = static_cast<int>(kv.head_dim),
                                                     .window = o.window,
                                                     .scale = o.scale,
                                                     .cap = o.cap,
@@ -361,12 +370,6 @@ class Compiler {
     result_.instructions.emplace_back(SelectStep{.out = matrix(o.out), .x = matrix(o.x)});
   }
 
-  // Keys and values of one layer in a cache block, as halves.
-  size_t layer_bytes(int32_t layer) const {
-    const KvLayerInfo& kv = program_.kv_layers[static_cast<size_t>(layer)];
-    return 2 * static_cast<size_t>(kv.kv_heads * kv.head_dim * kKvBlockTokens) * sizeof(uint16_t);
-  }
-
   // Floats before a state in what a sequence keeps.
   size_t state_offset(int32_t state) const {
     size_t offset = 0;
@@ -378,8 +381,6 @@ class Compiler {
 
   CompiledProgram finish() {
     result_.state_bytes = state_offset(static_cast<int32_t>(program_.states.size())) * sizeof(float);
-    for (int32_t i = 0; i < static_cast<int32_t>(program_.kv_layers.size()); ++i)
-      result_.kv_block_bytes += layer_bytes(i);
     result_.output = matrix(program_.output);
     return std::move(result_);
   }

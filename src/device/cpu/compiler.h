@@ -17,8 +17,11 @@ struct CompiledProgram {
   std::vector<Instruction> instructions;
   std::vector<RopeTable> ropes;
   Matrix output;
-  int64_t vocabulary = 0;                         // rows of the embedding: token ids are below
-  int64_t positions = 0;                          // rows of a table of positions; 0: there is none
+  int64_t vocabulary = 0;  // rows of the embedding: token ids are below
+  int64_t positions = 0;   // rows of a table of positions; 0: there is none
+  std::unique_ptr<KvStore> kv_store;
+  std::vector<KvLayout> kv_layers;
+  Result<std::vector<int32_t>> key_ropes;         // see key_rotation.h
   size_t kv_block_bytes = 0;                      // all layers
   size_t state_bytes = 0;                         // of one sequence
   std::span<std::byte> scratch, attention_parts;  // see StepContext

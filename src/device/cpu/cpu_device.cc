@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "base/cpu_topology.h"
@@ -16,6 +15,7 @@
 #include "device/cpu/host_buffer.h"
 #include "device/cpu/instructions.h"
 #include "device/cpu/step_size.h"
+#include "device/cpu/key_rotation.h"
 #include "kernels/cpu/select.h"
 
 namespace nanomind {
@@ -61,6 +61,26 @@ class CpuExecutable final : public Executable {
                       .stride = program_.output.stride};
   }
 
+  Result<void> rotate_keys(Buffer& kv_cache, std::span<const int32_t> blocks, int64_t by) override {
+    if (!program_.key_ropes) return std::unexpected(program_.key_ropes.error());
+    for (const int32_t block : blocks) TRY(check_block(block, kv_cache));
+    std::vector<cpu::Turn> turns;
+    for (const cpu::RopeTable& rope : program_.ropes) turns.emplace_back(rope.info, by);
+    pool_.limit(threads_.prefill);
+    const auto layers = static_cast<int64_t>(program_.kv_layers.size());
+    pool_.for_each(layers * static_cast<int64_t>(blocks.size()), [&](int64_t task) {
+      const auto layer = static_cast<size_t>(task % layers);
+      const cpu::KvLayout& kv = program_.kv_layers[layer];
+      const int32_t rope = (*program_.key_ropes)[layer];
+      const auto block = static_cast<size_t>(blocks[static_cast<size_t>(task / layers)]);
+      std::byte* base = kv_cache.bytes().data() + block * program_.kv_block_bytes;
+      for (int head = 0; rope >= 0 && head < kv.heads; ++head) {
+        cpu::turn_keys(*program_.kv_store, turns[static_cast<size_t>(rope)], kv.head_dim, base + kv.keys(head));
+      }
+    });
+    return {};
+  }
+
   size_t kv_block_bytes() const override { return program_.kv_block_bytes; }
   size_t state_bytes() const override { return program_.state_bytes; }
   size_t activation_bytes() const override { return program_.arena_bytes; }
@@ -93,10 +113,6 @@ class CpuExecutable final : public Executable {
 
   Result<void> check_sequences(const Step& step, int64_t tokens) const {
     if (step.kv_cache == nullptr) return fail(ErrorCode::invalid_argument, "A step needs a cache.");
-    // A program without attention keeps nothing, so any block will do.
-    const auto blocks = program_.kv_block_bytes == 0
-                            ? std::numeric_limits<int64_t>::max()
-                            : static_cast<int64_t>(step.kv_cache->bytes().size() / program_.kv_block_bytes);
     int64_t rows = 0;
     for (const SequenceRows& sequence : step.sequences) {
       if (sequence.past < 0 || sequence.rows < 1 ||
@@ -106,10 +122,7 @@ class CpuExecutable final : public Executable {
       if (program_.positions > 0 && sequence.past + sequence.rows > program_.positions)
         return fail(ErrorCode::context_full,
                     fmt::format("The model knows {} positions; shorten the text.", program_.positions));
-      for (int32_t block : sequence.blocks) {
-        if (block < 0 || block >= blocks)
-          return fail(ErrorCode::invalid_argument, "A cache block is outside the cache.");
-      }
+      for (const int32_t block : sequence.blocks) TRY(check_block(block, *step.kv_cache));
       if (program_.state_bytes > 0 && !has_state(step, sequence))
         return fail(ErrorCode::invalid_argument, "A sequence's state is outside the states of the step.");
       rows += sequence.rows;
@@ -117,6 +130,12 @@ class CpuExecutable final : public Executable {
     if (rows != tokens)
       return fail(ErrorCode::invalid_argument, "The sequences' rows do not add up to the step's tokens.");
     return {};
+  }
+
+  // A program without attention keeps nothing, so any block will do.
+  Result<void> check_block(int32_t block, Buffer& kv_cache) const {
+    if (block >= 0 && (static_cast<size_t>(block) + 1) * program_.kv_block_bytes <= kv_cache.bytes().size()) return {};
+    return fail(ErrorCode::invalid_argument, "A cache block is outside the cache.");
   }
 
   bool has_state(const Step& step, const SequenceRows& sequence) const {

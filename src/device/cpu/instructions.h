@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "device/cpu/kv_store.h"
 #include "device/cpu/weight_matrix.h"
 #include "device/device.h"
 #include "kernels/cpu/table.h"
@@ -87,8 +88,9 @@ struct RopeStep {
 };
 struct AttentionStep {
   Matrix out, q, k, v;
-  size_t k_offset, v_offset;  // of the layer in a cache block, bytes: k[K][D][64], v[K][64][D] halves
-  int heads, kv_heads, head_dim;
+  KvLayout kv;
+  const KvStore* store;  // the compiled program's
+  int heads;
   int64_t window;
   float scale, cap;
   Mask mask;

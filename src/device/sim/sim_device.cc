@@ -36,6 +36,9 @@ class SimExecutable final : public Executable {
     }
     return inner_->run(step);
   }
+  Result<void> rotate_keys(Buffer& kv_cache, std::span<const int32_t> blocks, int64_t by) override {
+    return inner_->rotate_keys(kv_cache, blocks, by);
+  }
   size_t kv_block_bytes() const override { return inner_->kv_block_bytes(); }
   size_t state_bytes() const override { return inner_->state_bytes(); }
   size_t activation_bytes() const override { return inner_->activation_bytes(); }
