@@ -8,7 +8,7 @@ _nanomind_models() {
 _nanomind() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
   local commands="run chat pull list show rm convert quantize pack tokenize perplexity embed rerank bench doctor help"
-  local engine="-t --threads --memory --device --precision --isa"
+  local engine="-t --threads --memory --kv-type --device --precision --isa"
   local answer="-n --max-tokens --system --temp --top-k --top-p --min-p --repeat-penalty --seed"
   answer+=" --typical-p --presence-penalty --frequency-penalty --repeat-last --dry --dry-base --dry-length --dry-window --dry-breaker --xtc --xtc-threshold --mirostat --mirostat-rate --logit-bias"
   answer+=" --stop --json-schema --grammar --gbnf --lark --regex --ignore-eos --think-budget --draft --when-full"
@@ -23,6 +23,7 @@ _nanomind() {
     --type) mapfile -t COMPREPLY < <(compgen -W "f16 bf16 f32 q8_0 q6_k q5_k q5_k_m q5_k_s q5_1 q5_0 q4_k q4_k_m q4_k_s q4_1 q4_0 q3_k q3_k_m q2_k" -- "$current"); return ;;
     -o | --output) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     --device) mapfile -t COMPREPLY < <(compgen -W "cpu" -- "$current"); return ;;
+    --kv-type) mapfile -t COMPREPLY < <(compgen -W "f16 q8_0 q4_0 f32" -- "$current"); return ;;
     --precision) mapfile -t COMPREPLY < <(compgen -W "fast high" -- "$current"); return ;;
     --when-full) mapfile -t COMPREPLY < <(compgen -W "stop slide" -- "$current"); return ;;
     --draft) mapfile -t COMPREPLY < <(compgen -W "lookup $(_nanomind_models)" -- "$current"); return ;;

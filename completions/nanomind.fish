@@ -40,6 +40,7 @@ complete -c nanomind -n '__fish_seen_subcommand_from help' -f -a "$commands"
 
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -s t -l threads -d 'Threads that compute'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -l memory -d 'Most memory to use'
+complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -l kv-type -a 'f16 q8_0 q4_0 f32' -d 'How keys and values are kept'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -l device -a cpu -d 'Where to compute'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -l precision -a 'fast high' -d 'Of reading prompts'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -l isa -a 'scalar avx2 avx512 neon dotprod' -d 'Instruction set'

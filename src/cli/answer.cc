@@ -71,7 +71,7 @@ std::string statistics(const Generation& generation, const EngineInfo& info) {
       "prompt   {} tokens in {:.0f} ms ({:.1f} tok/s), {} more were cached\n"
       "answer   {} tokens{}{} in {:.0f} ms ({:.1f} tok/s), ended by {}\n"
       "model    {} {}, {} parameters, loaded in {:.0f} ms{}\n"
-      "memory   weights {}, context {} ({} tokens), work {}\n"
+      "memory   weights {}, context {} ({} tokens in {}), work {}\n"
       "device   {}",
       generation.prompt_tokens, generation.prompt_ms, tokens_per_second(generation.prompt_tokens, generation.prompt_ms),
       generation.cached_tokens, sampled,
@@ -81,8 +81,8 @@ std::string statistics(const Generation& generation, const EngineInfo& info) {
           : "",
       generation.decode_ms, tokens_per_second(sampled, generation.decode_ms), name(generation.reason),
       info.architecture, info.name, info.parameters, info.load_ms, info.packed_now ? " (packing included)" : "",
-      format_bytes(info.weight_bytes), format_bytes(info.kv_bytes), info.context, format_bytes(info.activation_bytes),
-      info.device);
+      format_bytes(info.weight_bytes), format_bytes(info.kv_bytes), info.context, info.kv_type,
+      format_bytes(info.activation_bytes), info.device);
 }
 
 std::string context_full_advice(const EngineInfo& info) {

@@ -13,6 +13,7 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
            .context = settings.context,
            .outputs = 16,
            .precision = "fast",
+           .kv_type = std::string(kv_type_name(settings.kv_type)),
            .memory = {}};
   const std::string group = "Engine";
   command.add_option("-t,--threads", flags.threads, "threads that compute (default: what suits the machine)")
@@ -25,6 +26,10 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
         ->option_text("N")
         ->group(group);
   }
+  command.add_option("--kv-type", flags.kv_type, "how keys and values are kept (default: f16)")
+      ->check(CLI::IsMember({"f32", "f16", "q8_0", "q4_0"}))
+      ->option_text("f16|q8_0|q4_0")
+      ->group(group);
   command.add_option("--memory", flags.memory, "most memory to use, like 2G or 512M (default: what is free)")
       ->option_text("SIZE")
       ->group(group);

@@ -147,6 +147,7 @@ Result<std::unique_ptr<Engine>> load_engine(const Context& context, const Locate
                         .outputs = flags.outputs,
                         .memory_bytes = context.settings.memory_bytes,
                         .log = context.log};
+  options.kv_type = TRY(parse_kv_type(flags.kv_type));
   if (flags.precision == "high") options.precision = PromptPrecision::high;
   if (!flags.memory.empty()) {
     auto bytes = parse_bytes(flags.memory);

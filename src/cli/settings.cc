@@ -69,6 +69,11 @@ constexpr std::array kSettings = {
               s.context = TRY(parse_integer(v, 0, int64_t{1} << 31));
               return {};
             }},
+    Setting{"kv_type",
+            [](Settings& s, Value v) -> Result<void> {
+              s.kv_type = TRY(parse_kv_type(v));
+              return {};
+            }},
     Setting{"memory",
             [](Settings& s, Value v) -> Result<void> {
               s.memory_bytes = TRY(parse_bytes(v));

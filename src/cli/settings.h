@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "device/kv_type.h"
 #include "runtime/sampler_options.h"
 
 namespace nanomind {
@@ -21,11 +22,12 @@ struct Settings {
   std::string models_folder;  // empty: the XDG data folder
   std::string packed_folder;  // empty: beside the models
   std::string device = "cpu";
-  std::string isa;            // empty: the widest that runs
-  int threads = 0;            // 0: as the two below
-  int decode_threads = 0;     // 0: what suits the machine
-  int prefill_threads = 0;    // the same
-  int64_t context = 0;        // tokens; 0: the engine's choice
+  std::string isa;          // empty: the widest that runs
+  int threads = 0;          // 0: as the two below
+  int decode_threads = 0;   // 0: what suits the machine
+  int prefill_threads = 0;  // the same
+  int64_t context = 0;      // tokens; 0: the engine's choice
+  KvType kv_type = KvType::f16;
   uint64_t memory_bytes = 0;  // 0: the engine's choice
   int64_t max_tokens = -1;    // -1: until the model ends
   std::string system;         // system message; empty: the template's own

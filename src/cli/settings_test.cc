@@ -11,14 +11,16 @@ namespace {
 
 TEST(Settings, TomlSetsEveryKindOfValue) {
   Settings settings;
-  ASSERT_TRUE(
-      apply_toml(settings, "model = 'a'\nthreads = 3\ntemp = 0.5\nmemory = '2G'\ntop_k=7\nseed=9\n", "c.toml", Log()));
+  ASSERT_TRUE(apply_toml(settings,
+                         "model = 'a'\nthreads = 3\ntemp = 0.5\nmemory = '2G'\ntop_k=7\nseed=9\nkv_type='q8_0'\n",
+                         "c.toml", Log()));
   EXPECT_EQ(settings.model, "a");
   EXPECT_EQ(settings.threads, 3);
   EXPECT_EQ(settings.sampler.temperature, 0.5);
   EXPECT_EQ(settings.sampler.top_k, 7);
   EXPECT_EQ(settings.sampler.seed, 9u);
   EXPECT_EQ(settings.memory_bytes, 2147483648u);
+  EXPECT_EQ(settings.kv_type, KvType::q8_0);
 }
 
 TEST(Settings, EverySamplerOptionCanBeSet) {

@@ -145,6 +145,12 @@ class Run(ProgramTest):
         self.assertIn(b"--ctx", too_long.stderr)
         self.assertEqual(too_long.stdout, b"")
 
+    def test_cache_type_is_chosen_and_told(self):
+        arguments = ("run", self.tiny, "--raw", "hello", "-n", "4", "--verbose")
+        self.assertIn(b"tokens in f16)", self.expect(0, *arguments, stdin=None).stderr)
+        self.assertIn(b"tokens in q8_0)", self.expect(0, *arguments, "--kv-type", "q8_0", stdin=None).stderr)
+        self.assertIn(b"q4_0", self.expect(2, *arguments, "--kv-type", "q2_0", stdin=None).stderr)
+
     def test_interrupt_ends_by_the_signal(self):
         process = subprocess.Popen([PROGRAM, "run", self.tiny, "--raw", "hello", "--temp", "0", "--ctx", "200000"], env=self.environment,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
