@@ -86,6 +86,7 @@ void gather(const StepContext& context, const Cache& cache, const Tile& tile, in
   const int d = tile.s.kv.head_dim, m = tile.rows();
   for (int i = 0; i < m; ++i) {
     std::copy_n(tile.s.q.row(tile.step_row(i)) + tile.column(i), d, q + i * d);
+    tile.s.store->mix(q + i * d, d);
     g.max[i] = -std::numeric_limits<float>::infinity();
     g.sum[i] = 0;
   }
@@ -109,6 +110,9 @@ void gather(const StepContext& context, const Cache& cache, const Tile& tile, in
       }
     }
     tile.s.store->pv(scores, m, cache.values(id, tile.head), lowest, highest, d, correction, g.out);
+  }
+  for (int i = 0; i < m; ++i) {
+    if (g.sum[i] > 0) tile.s.store->mix(g.out + i * d, d);
   }
 }
 

@@ -72,25 +72,22 @@ Turn::Turn(const RopeInfo& rope, int64_t by) : pairs(rope.pairs) {
 }
 
 void turn_keys(const KvStore& store, const Turn& turn, int head_dim, std::byte* keys) {
-  alignas(64) float columns[kMaxHeadDim * kKvBlock];
-  store.get_keys(keys, head_dim, columns);
+  alignas(64) float rows[kKvBlock * kMaxHeadDim];
+  store.get_keys(keys, head_dim, rows);
   const int pairs = static_cast<int>(turn.cosine.size());
   const bool halves = turn.pairs == RopePairs::halves;
-  for (int i = 0; i < pairs; ++i) {
-    float* x = columns + (halves ? i : 2 * i) * kKvBlock;
-    float* y = columns + (halves ? i + pairs : 2 * i + 1) * kKvBlock;
-    const float cosine = turn.cosine[static_cast<size_t>(i)], sine = turn.sine[static_cast<size_t>(i)];
-    for (int t = 0; t < kKvBlock; ++t) {
-      const float a = x[t], b = y[t];
-      x[t] = a * cosine + b * sine;
-      y[t] = b * cosine - a * sine;
-    }
-  }
   // Whole runs that share a scale.
   const int changed = std::min(head_dim, (2 * pairs + kKvRun - 1) / kKvRun * kKvRun);
-  float key[kMaxHeadDim];
   for (int t = 0; t < kKvBlock; ++t) {
-    for (int c = 0; c < changed; ++c) key[c] = columns[c * kKvBlock + t];
+    float* key = rows + t * head_dim;
+    for (int i = 0; i < pairs; ++i) {
+      float& x = key[halves ? i : 2 * i];
+      float& y = key[halves ? i + pairs : 2 * i + 1];
+      const float cosine = turn.cosine[static_cast<size_t>(i)], sine = turn.sine[static_cast<size_t>(i)];
+      const float a = x, b = y;
+      x = a * cosine + b * sine;
+      y = b * cosine - a * sine;
+    }
     store.put_key(key, changed, head_dim, t, keys);
   }
 }

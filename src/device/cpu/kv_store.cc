@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <type_traits>
 
 #include "tensor/half.h"
@@ -13,6 +14,43 @@ namespace {
 constexpr int kMaxRuns = static_cast<int>(kMaxHeadDim) / kKvRun;
 
 int runs_of(int d) { return (d + kKvRun - 1) / kKvRun; }
+
+// Walsh-Hadamard transform of kN numbers, divided by sqrt(kN).
+template <int kN>
+void hadamard(float* x, float factor) {
+#pragma GCC unroll 8
+  for (int h = kN / 2; h >= 1; h /= 2) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kN; i += 2 * h) {
+#pragma GCC unroll 16
+      for (int j = i; j < i + h; ++j) {
+        const float a = x[j], b = x[j + h];
+        x[j] = a + b;
+        x[j + h] = a - b;
+      }
+    }
+  }
+  for (int i = 0; i < kN; ++i) x[i] *= factor;
+}
+
+// Runs of 32; of a last one of 8, 16 or 24 the powers of two that it is made of.
+void mix_runs(float* x, int d) {
+  int c = 0;
+  for (; c + 32 <= d; c += 32) hadamard<32>(x + c, 0.17677670F);
+  if (c + 16 <= d) {
+    hadamard<16>(x + c, 0.25F);
+    c += 16;
+  }
+  if (c + 8 <= d) hadamard<8>(x + c, 0.35355339F);
+}
+
+// out[64][d] = in[d][64].
+template <typename T, typename F>
+void transpose(const T* in, int d, float* out, const F& widen) {
+  for (int t = 0; t < kKvBlock; ++t) {
+    for (int c = 0; c < d; ++c) out[t * d + c] = widen(in[c * kKvBlock + t]);
+  }
+}
 
 // Numbers that the kernels read as they are: floats and halves.
 template <typename T>
@@ -32,11 +70,12 @@ class PlainStore final : public KvStore {
   void get_keys(const std::byte* keys, int d, float* out) const override {
     const T* numbers = reinterpret_cast<const T*>(keys);
     if constexpr (std::is_same_v<T, float>) {
-      std::copy_n(numbers, d * kKvBlock, out);
+      transpose(numbers, d, out, std::identity());
     } else {
-      std::transform(numbers, numbers + d * kKvBlock, out, float_from_half);
+      transpose(numbers, d, out, float_from_half);
     }
   }
+  void mix(float*, int) const override {}
   void qk(const float* q, int m, const std::byte* keys, int d, float* scores) const override {
     if constexpr (std::is_same_v<T, float>) {
       kernels_.qk_float(q, d, m, reinterpret_cast<const T*>(keys), d, scores);
@@ -92,7 +131,7 @@ struct Nibbles {
   }
 };
 
-// Codes, which become floats block by block.
+// Codes of mixed rows, which become floats block by block.
 template <class Layout>
 class CodeStore final : public KvStore {
  public:
@@ -101,22 +140,26 @@ class CodeStore final : public KvStore {
   void put_key(const float* x, int count, int d, int slot, std::byte* keys) const override {
     uint8_t codes[kMaxHeadDim];
     uint16_t scales[kMaxRuns];
-    codes_.quantize(x, count, codes, scales);
+    quantize(x, count, codes, scales);
     Layout::put_key(codes, count, slot, reinterpret_cast<uint8_t*>(keys));
     uint16_t* column = scales_of(keys, d) + slot;
     for (int run = 0; run < runs_of(count); ++run) column[run * kKvBlock] = scales[run];
   }
   void put_value(const float* x, int d, int slot, std::byte* values) const override {
     uint8_t codes[kMaxHeadDim];
-    codes_.quantize(x, d, codes, scales_of(values, d) + slot * runs_of(d));
+    quantize(x, d, codes, scales_of(values, d) + slot * runs_of(d));
     Layout::put_value(codes, d, slot, reinterpret_cast<uint8_t*>(values));
   }
   void get_keys(const std::byte* keys, int d, float* out) const override {
-    codes_.keys(reinterpret_cast<const uint8_t*>(keys), scales_of(keys, d), d, out);
+    alignas(64) float floats[kMaxHeadDim * kKvBlock];
+    read_keys(keys, d, floats);
+    transpose(floats, d, out, std::identity());
+    for (int t = 0; t < kKvBlock; ++t) mix_runs(out + t * d, d);
   }
+  void mix(float* row, int d) const override { mix_runs(row, d); }
   void qk(const float* q, int m, const std::byte* keys, int d, float* scores) const override {
     alignas(64) float floats[kMaxHeadDim * kKvBlock];
-    get_keys(keys, d, floats);
+    read_keys(keys, d, floats);
     kernels_.qk_float(q, d, m, floats, d, scores);
   }
   void pv(const float* p, int m, const std::byte* values, int first, int last, int d, const float* correction,
@@ -127,6 +170,16 @@ class CodeStore final : public KvStore {
   }
 
  private:
+  void quantize(const float* x, int n, uint8_t* codes, uint16_t* scales) const {
+    alignas(64) float mixed[kMaxHeadDim];
+    std::copy_n(x, n, mixed);
+    mix_runs(mixed, n);
+    codes_.quantize(mixed, n, codes, scales);
+  }
+  // Mixed, out[d][64].
+  void read_keys(const std::byte* keys, int d, float* out) const {
+    codes_.keys(reinterpret_cast<const uint8_t*>(keys), scales_of(keys, d), d, out);
+  }
   static uint16_t* scales_of(std::byte* head, int d) {
     return reinterpret_cast<uint16_t*>(head + Layout::codes_bytes(d));
   }
