@@ -83,12 +83,6 @@ class Executable {
   virtual size_t state_bytes() const { return 0; }
   // Bytes that were allocated for activations.
   virtual size_t activation_bytes() const = 0;
-  // Turns the keys of whole cache blocks back by `by` positions, as if so many tokens before them had not been.
-  // `unsupported` where the model's positions do not allow that, also when no blocks are given.
-  virtual Result<void> rotate_keys(Buffer& kv_cache, std::span<const int32_t> blocks, int64_t by) {
-    (void)kv_cache, (void)blocks, (void)by;
-    return fail(ErrorCode::unsupported, "This device cannot move what is in its cache.");
-  }
 };
 
 // How exactly prompts are computed. Steps of few tokens are always as exact as `high`.

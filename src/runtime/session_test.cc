@@ -248,6 +248,76 @@ TEST_P(SessionTest, AStepThatFailsLeavesTheSessionUsable) {
   EXPECT_LT(difference(got, fresh->logits()), kTolerance);
 }
 
+TEST_P(SessionTest, AnEndlessChatForgetsTheMiddleAndGoesOn) {
+  const auto engine = load(256, 512);
+  const SessionOptions slide{.overflow = Overflow::slide, .keep = 50};
+  const auto session = std::move(*engine->open_session(slide));
+  // 256 tokens fit; of the three blocks after the first one goes, then another, and so on.
+  const std::vector<TokenId> begin = prompt(0, 200);
+  const auto answer = session->generate(begin, greedy(300));
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->tokens.size(), 300U);
+  EXPECT_EQ(answer->reason, FinishReason::length);
+  std::vector<TokenId> text = begin;
+  text.insert(text.end(), answer->tokens.begin(), answer->tokens.end());
+  EXPECT_TRUE(std::ranges::equal(session->tokens(), std::span(text).first(499)));
+
+  // The next turn reads what is new, as long as it does not change what has been forgotten.
+  for (int i = 0; i < 5; ++i) text.push_back(ids_[0]);
+  const auto next = session->generate(text, greedy(1));
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->cached_tokens, 499);
+  // Another text after the first 100 tokens: only the kept beginning is of use, where no recurrent state is needed.
+  text.resize(100);
+  text.push_back(ids_[1] + 1);
+  const auto other = session->generate(text, greedy(1));
+  ASSERT_TRUE(other);
+  EXPECT_LE(other->cached_tokens, 64);
+  // From then on it is as new.
+  const auto fresh = std::move(*engine->open_session());
+  ASSERT_TRUE(session->feed(text, nullptr));
+  const std::vector<float> got(session->logits().begin(), session->logits().end());
+  ASSERT_TRUE(fresh->feed(text, nullptr));
+  EXPECT_LT(difference(got, fresh->logits()), kTolerance);
+}
+
+TEST_P(SessionTest, APromptThatIsTooLongSlidesThroughAndIsSavedAsItIs) {
+  const fs::path path = folder_ / "long.session";
+  const auto engine = load(256, 512);
+  const SessionOptions slide{.overflow = Overflow::slide};
+  const auto session = std::move(*engine->open_session(slide)), restored = std::move(*engine->open_session(slide));
+  const std::vector<TokenId> text = prompt(0, 600);
+  ASSERT_TRUE(session->feed(text, nullptr));
+  ASSERT_TRUE(session->save(path));
+  const auto read = restored->restore(path);
+  ASSERT_TRUE(read) << read.error().message;
+  const std::vector<TokenId> more = prompt(0, 605);
+  ASSERT_TRUE(session->feed(more, nullptr));
+  const std::vector<float> expected(session->logits().begin(), session->logits().end());
+  EXPECT_EQ(restored->generate(more, greedy(0))->cached_tokens, 600);
+  ASSERT_TRUE(restored->feed(more, nullptr));
+  EXPECT_LT(difference(restored->logits(), expected), kTolerance);
+}
+
+TEST_P(SessionTest, SlidingNeedsRoom) {
+  const auto engine = load(128, 128);
+  const auto refused = engine->open_session({.overflow = Overflow::slide, .keep = 64});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
+  EXPECT_NE(refused.error().message.find("192"), std::string::npos);
+}
+
+TEST(Session, LearnedPositionsCannotSlide) {
+  const fs::path folder = fs::temp_directory_path() / ("nanomind-session-test-" + std::to_string(::getpid()));
+  EngineOptions options{.model = "tests/data/tiny-gpt2.gguf", .packed_folder = folder};
+  options.threads = 1;
+  const auto engine = Engine::load(options);
+  ASSERT_TRUE(engine) << engine.error().message;
+  const auto refused = (*engine)->open_session({.overflow = Overflow::slide, .keep = 0});
+  ASSERT_FALSE(refused);
+  fs::remove_all(folder);
+}
+
 // Attention over everything, a window, and recurrent states.
 INSTANTIATE_TEST_SUITE_P(Tiny, SessionTest, ::testing::Values("llama", "gemma3", "qwen35", "lfm2"),
                          [](const auto& test) { return testing::test_name(test.param); });
