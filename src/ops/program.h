@@ -16,6 +16,7 @@ namespace nanomind {
 using ValueId = int32_t;
 using WeightId = int32_t;
 inline constexpr WeightId kNoWeight = -1;
+inline constexpr ValueId kNoValue = -1;
 
 // How many rows a value has: one per token of the step (T), or one per row whose result is wanted (R).
 enum class Rows : uint8_t { tokens, outputs };
@@ -93,7 +94,7 @@ struct Embed {
   float scale;
   Lookup by;
 };
-// Each run of `group` columns of x is divided by its root mean square and multiplied by weight[group].
+// Each run of `group` columns of x is divided by its root mean square and multiplied by weight[group], if there is one.
 struct RmsNorm {
   ValueId out, x;
   WeightId weight;
@@ -113,7 +114,8 @@ struct Rope {
 };
 // Appends k and v [T, K * D] to the layer's cache, then out[T, H * D] = softmax(scale * q K^T) V per query head, causal
 // within the row's own sequence. Row at position p sees positions p - window + 1 .. p; window 0 means all. A cap above
-// 0 bounds the scaled scores: cap * tanh(score / cap).
+// 0 bounds the scaled scores: cap * tanh(score / cap). Without k and v it reads what an earlier attention of the same
+// program has appended to the same layer.
 struct Attention {
   ValueId out, q, k, v;
   int32_t layer;
@@ -190,6 +192,34 @@ struct DeltaRule {
   int32_t key_heads, value_heads, key_dim, value_dim;
   float eps;
 };
+// out[., C] = columns [first, first + C) of x.
+struct Columns {
+  ValueId out, x;
+  int64_t first;
+};
+// out = x * weight[C], each column by its own factor.
+struct ScaleColumns {
+  ValueId out, x;
+  WeightId weight;
+};
+// out[t] = base[t] + sum over i of weights[t][first + i] * terms[i][t]: factors of each row's own.
+struct WeightedSum {
+  ValueId out, base, weights;
+  std::vector<ValueId> terms;
+  int64_t first;
+};
+// Gives each row of x the root mean square of the same row of `like`: out = x * sqrt(mean(like^2) / max(mean(x^2),
+// floor)).
+struct MatchMagnitude {
+  ValueId out, x, like;
+  float floor;
+};
+// out = max(0, x - m - deviations * s) with mean m and standard deviation s of each row: of normally distributed values
+// this keeps a known share (statistical top-k, arXiv 2506.06644).
+struct AboveDeviation {
+  ValueId out, x;
+  float deviations;
+};
 // out[R, C] = the rows of x [T, C] that the step asks results for.
 struct SelectRows {
   ValueId out, x;
@@ -199,7 +229,8 @@ struct SelectRows {
 
 using Op = std::variant<op::Embed, op::RmsNorm, op::MatMul, op::Rope, op::Attention, op::GatedActivation, op::Add,
                         op::Scale, op::Experts, op::SigmoidGate, op::SplitHeads, op::ShortConv, op::DeltaRule,
-                        op::LayerNorm, op::Activate, op::SelectRows>;
+                        op::LayerNorm, op::Activate, op::Columns, op::ScaleColumns, op::WeightedSum, op::MatchMagnitude,
+                        op::AboveDeviation, op::SelectRows>;
 
 struct Program {
   std::vector<ValueInfo> values;

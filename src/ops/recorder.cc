@@ -48,7 +48,12 @@ Value Recorder::rms_norm(Value x, Weight weight, float eps) {
 }
 
 Value Recorder::rms_norm_heads(Value x, Weight weight, float eps) {
-  const int64_t group = info(weight).shape.elements();
+  return rms_norm_runs(x, weight, info(weight).shape.elements(), eps);
+}
+
+Value Recorder::rms_norm_heads(Value x, int64_t group, float eps) { return rms_norm_runs(x, {}, group, eps); }
+
+Value Recorder::rms_norm_runs(Value x, Weight weight, int64_t group, float eps) {
   CHECK(group > 0 && info(x).columns % group == 0);
   const Value out = value(info(x).rows, info(x).columns);
   program_.ops.push_back(op::RmsNorm{out.id, x.id, weight.id, group, eps});
@@ -87,7 +92,10 @@ Value Recorder::rope(Value x, int table, int head_dim) {
 
 Value Recorder::attention(const AttentionArgs& args) {
   const KvLayerInfo& kv = program_.kv_layers.at(static_cast<size_t>(args.layer));
-  CHECK(info(args.k).columns == kv.kv_heads * kv.head_dim && info(args.v).columns == kv.kv_heads * kv.head_dim);
+  CHECK(args.k.present() == args.v.present());
+  for (const Value appended : {args.k, args.v}) {
+    CHECK(!appended.present() || info(appended).columns == kv.kv_heads * kv.head_dim);
+  }
   CHECK(info(args.q).columns == args.heads * kv.head_dim && args.heads % kv.kv_heads == 0);
   const Value out = value(Rows::tokens, info(args.q).columns);
   program_.ops.push_back(op::Attention{.out = out.id,
@@ -191,6 +199,48 @@ Value Recorder::delta_rule(const DeltaRuleArgs& a) {
                                        .key_dim = a.key_dim,
                                        .value_dim = a.value_dim,
                                        .eps = a.eps});
+  return out;
+}
+
+Value Recorder::columns(Value x, int64_t first, int64_t count) {
+  CHECK(first >= 0 && count > 0 && first + count <= info(x).columns);
+  const Value out = value(info(x).rows, count);
+  program_.ops.push_back(op::Columns{out.id, x.id, first});
+  return out;
+}
+
+Value Recorder::scale_columns(Value x, Weight weight) {
+  CHECK(info(weight).shape.elements() == info(x).columns);
+  const Value out = value(info(x).rows, info(x).columns);
+  program_.ops.push_back(op::ScaleColumns{out.id, x.id, weight.id});
+  return out;
+}
+
+Value Recorder::weighted_sum(Value base, std::span<const Value> terms, Value weights, int64_t first) {
+  const ValueInfo like = info(base);
+  CHECK(first >= 0 && first + static_cast<int64_t>(terms.size()) <= info(weights).columns);
+  CHECK(info(weights).rows == like.rows);
+  op::WeightedSum sum{.out = kNoValue, .base = base.id, .weights = weights.id, .terms = {}, .first = first};
+  for (const Value term : terms) {
+    CHECK(info(term).rows == like.rows && info(term).columns == like.columns);
+    sum.terms.push_back(term.id);
+  }
+  const Value out = value(like.rows, like.columns);
+  sum.out = out.id;
+  program_.ops.emplace_back(std::move(sum));
+  return out;
+}
+
+Value Recorder::match_magnitude(Value x, Value like, float floor) {
+  CHECK(info(x).rows == info(like).rows && floor > 0);
+  const Value out = value(info(x).rows, info(x).columns);
+  program_.ops.push_back(op::MatchMagnitude{out.id, x.id, like.id, floor});
+  return out;
+}
+
+Value Recorder::above_deviation(Value x, float deviations) {
+  const Value out = value(info(x).rows, info(x).columns);
+  program_.ops.push_back(op::AboveDeviation{out.id, x.id, deviations});
   return out;
 }
 

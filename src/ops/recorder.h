@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "ops/program.h"
@@ -13,7 +14,8 @@ namespace nanomind {
 
 // A handle to a recorded value; copies refer to the same value.
 struct Value {
-  ValueId id = -1;
+  ValueId id = kNoValue;
+  bool present() const { return id != kNoValue; }
 };
 // A handle to a weight of the program; may be absent (an optional bias).
 struct Weight {
@@ -31,10 +33,11 @@ class Recorder {
   Value embed(Weight table, float scale = 1.0F, Lookup by = Lookup::token);
   Value rms_norm(Value x, Weight weight, float eps);        // over the whole row
   Value rms_norm_heads(Value x, Weight weight, float eps);  // over each run of as many columns as the weight has
+  Value rms_norm_heads(Value x, int64_t group, float eps);  // over each run of `group` columns, without a weight
   Value matmul(Value x, Weight weight, Weight bias = {});
   Value rope(Value x, int table, int head_dim);  // x itself is rotated; returns it
   struct AttentionArgs {
-    Value q, k, v;
+    Value q, k, v;  // k and v may both be absent
     int layer = 0;
     int heads = 0;
     int64_t window = 0;
@@ -70,6 +73,11 @@ class Recorder {
     float eps = 0;
   };
   Value delta_rule(const DeltaRuleArgs& args);
+  Value columns(Value x, int64_t first, int64_t count);
+  Value scale_columns(Value x, Weight weight);
+  Value weighted_sum(Value base, std::span<const Value> terms, Value weights, int64_t first);
+  Value match_magnitude(Value x, Value like, float floor);
+  Value above_deviation(Value x, float deviations);
   Value select_outputs(Value x);
 
   // Ends the recording; `output` becomes the program's result.
@@ -77,6 +85,7 @@ class Recorder {
 
  private:
   Value value(Rows rows, int64_t columns);
+  Value rms_norm_runs(Value x, Weight weight, int64_t group, float eps);
   int32_t state(int64_t floats);
   const ValueInfo& info(Value v) const;
   const WeightInfo& info(Weight w) const;

@@ -221,7 +221,9 @@ void attend_in_parts(const AttentionStep& s, StepContext& context, const Cache& 
 void run(const AttentionStep& s, StepContext& context) {
   const Cache cache{context.kv, context.kv_block_bytes, s};
   const int64_t tokens = context.rows(Rows::tokens);
-  if (tokens < kTileRows) {
+  if (s.k.data == nullptr) {
+    // An earlier instruction of the step has stored them.
+  } else if (tokens < kTileRows) {
     for (int head = 0; head < s.kv.heads; ++head) store(s, context, cache, head);
   } else {
     context.pool.for_each(s.kv.heads, [&](int64_t head) { store(s, context, cache, static_cast<int>(head)); });

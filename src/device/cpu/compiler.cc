@@ -290,8 +290,8 @@ class Compiler {
   void emit_one(const op::Attention& o) {
     result_.instructions.emplace_back(AttentionStep{.out = matrix(o.out),
                                                     .q = matrix(o.q),
-                                                    .k = matrix(o.k),
-                                                    .v = matrix(o.v),
+                                                    .k = o.k == kNoValue ? Matrix() : matrix(o.k),
+                                                    .v = o.v == kNoValue ? Matrix() : matrix(o.v),
                                                     .kv = result_.kv_layers[static_cast<size_t>(o.layer)],
                                                     .store = result_.kv_store.get(),
                                                     .heads = o.heads,
@@ -365,6 +365,27 @@ class Compiler {
                                                     .key_dim = o.key_dim,
                                                     .value_dim = o.value_dim,
                                                     .eps = o.eps});
+  }
+  void emit_one(const op::Columns& o) {
+    result_.instructions.emplace_back(ColumnsStep{.out = matrix(o.out), .x = matrix(o.x), .first = o.first});
+  }
+  void emit_one(const op::ScaleColumns& o) {
+    result_.instructions.emplace_back(
+        ScaleColumnsStep{.out = matrix(o.out), .x = matrix(o.x), .weight = vector(o.weight)});
+  }
+  void emit_one(const op::WeightedSum& o) {
+    WeightedSumStep step{
+        .out = matrix(o.out), .base = matrix(o.base), .weights = matrix(o.weights), .terms = {}, .first = o.first};
+    for (const ValueId term : o.terms) step.terms.push_back(matrix(term));
+    result_.instructions.emplace_back(std::move(step));
+  }
+  void emit_one(const op::MatchMagnitude& o) {
+    result_.instructions.emplace_back(
+        MatchMagnitudeStep{.out = matrix(o.out), .x = matrix(o.x), .like = matrix(o.like), .floor = o.floor});
+  }
+  void emit_one(const op::AboveDeviation& o) {
+    result_.instructions.emplace_back(
+        AboveDeviationStep{.out = matrix(o.out), .x = matrix(o.x), .deviations = o.deviations});
   }
   void emit_one(const op::SelectRows& o) {
     result_.instructions.emplace_back(SelectStep{.out = matrix(o.out), .x = matrix(o.x)});

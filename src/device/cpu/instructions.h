@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a compiled program consists of: instructions with resolved pointers, and the functions that run them. One file
-// per family: product.cc, experts.cc, attention.cc, rowwise.cc.
+// per family: product.cc, experts.cc, attention.cc, recurrent.cc, rowwise.cc, streams.cc.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,7 @@ struct EmbedStep {
 struct NormStep {
   Matrix out, x;
   Quantized quantized;  // of out
-  const float* weight;
+  const float* weight;  // null: none
   int64_t group;
   float eps;
 };
@@ -87,7 +87,7 @@ struct RopeStep {
   int rope, heads, head_dim;
 };
 struct AttentionStep {
-  Matrix out, q, k, v;
+  Matrix out, q, k, v;  // without data of k and v: what the cache already has of this step
   KvLayout kv;
   const KvStore* store;  // the compiled program's
   int heads;
@@ -160,13 +160,35 @@ struct DeltaRuleStep {
   int key_heads, value_heads, key_dim, value_dim;
   float eps;
 };
+struct ColumnsStep {
+  Matrix out, x;
+  int64_t first;
+};
+struct ScaleColumnsStep {
+  Matrix out, x;
+  const float* weight;
+};
+struct WeightedSumStep {
+  Matrix out, base, weights;
+  std::vector<Matrix> terms;
+  int64_t first;
+};
+struct MatchMagnitudeStep {
+  Matrix out, x, like;
+  float floor;
+};
+struct AboveDeviationStep {
+  Matrix out, x;
+  float deviations;
+};
 struct SelectStep {
   Matrix out, x;
 };
 
 using Instruction = std::variant<EmbedStep, NormStep, QuantizeStep, ProductStep, RopeStep, AttentionStep,
                                  ActivationStep, AddStep, ScaleStep, ExpertsStep, SigmoidGateStep, LayerNormStep,
-                                 ActivateStep, SplitStep, ShortConvStep, DeltaRuleStep, SelectStep>;
+                                 ActivateStep, SplitStep, ShortConvStep, DeltaRuleStep, ColumnsStep, ScaleColumnsStep,
+                                 WeightedSumStep, MatchMagnitudeStep, AboveDeviationStep, SelectStep>;
 
 // What an instruction needs to know about the step that is being run.
 struct StepContext {
@@ -213,6 +235,11 @@ void run(const ActivateStep& s, StepContext& context);
 void run(const SplitStep& s, StepContext& context);
 void run(const ShortConvStep& s, StepContext& context);
 void run(const DeltaRuleStep& s, StepContext& context);
+void run(const ColumnsStep& s, StepContext& context);
+void run(const ScaleColumnsStep& s, StepContext& context);
+void run(const WeightedSumStep& s, StepContext& context);
+void run(const MatchMagnitudeStep& s, StepContext& context);
+void run(const AboveDeviationStep& s, StepContext& context);
 void run(const SelectStep& s, StepContext& context);
 
 // Places a step's slots in memory that is theirs alone while it runs; returns the bytes, also where `base` is null. Of

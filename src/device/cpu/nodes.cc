@@ -9,7 +9,10 @@ Uses uses(const Op& op) {
     Uses operator()(const op::RmsNorm& o) const { return {{o.x}, o.out}; }
     Uses operator()(const op::MatMul& o) const { return {{o.x}, o.out}; }
     Uses operator()(const op::Rope& o) const { return {{o.x}, o.x}; }
-    Uses operator()(const op::Attention& o) const { return {{o.q, o.k, o.v}, o.out}; }
+    Uses operator()(const op::Attention& o) const {
+      if (o.k == kNoValue) return {{o.q}, o.out};
+      return {{o.q, o.k, o.v}, o.out};
+    }
     Uses operator()(const op::GatedActivation& o) const { return {{o.gate, o.up}, o.out}; }
     Uses operator()(const op::Add& o) const { return {{o.a, o.b}, o.out}; }
     Uses operator()(const op::Scale& o) const { return {{o.x}, o.x}; }
@@ -20,6 +23,15 @@ Uses uses(const Op& op) {
     Uses operator()(const op::DeltaRule& o) const { return {{o.x, o.alpha, o.beta}, o.out}; }
     Uses operator()(const op::LayerNorm& o) const { return {{o.x}, o.out}; }
     Uses operator()(const op::Activate& o) const { return {{o.x}, o.out}; }
+    Uses operator()(const op::Columns& o) const { return {{o.x}, o.out}; }
+    Uses operator()(const op::ScaleColumns& o) const { return {{o.x}, o.out}; }
+    Uses operator()(const op::WeightedSum& o) const {
+      Uses u{{o.base, o.weights}, o.out};
+      u.reads.insert(u.reads.end(), o.terms.begin(), o.terms.end());
+      return u;
+    }
+    Uses operator()(const op::MatchMagnitude& o) const { return {{o.x, o.like}, o.out}; }
+    Uses operator()(const op::AboveDeviation& o) const { return {{o.x}, o.out}; }
     Uses operator()(const op::SelectRows& o) const { return {{o.x}, o.out}; }
   };
   return std::visit(Visitor{}, op);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "device/cpu/for_rows.h"
 #include "device/cpu/instructions.h"
 #include "tensor/packed.h"
 
@@ -13,9 +14,6 @@ namespace {
 // A wide row is cut into pieces of this many columns, so that a single row too keeps all threads busy (a multiple of
 // what GemmKernels::pack may start at).
 constexpr int64_t kPiece = 2048;
-
-// Rows below which starting the pool costs more than it saves.
-constexpr int64_t kFewRows = 4;
 
 // Brings `piece`, columns [begin, begin + n) of a row of x, into the form that the step's products read; the last piece
 // also clears the unit that pads the row to a whole block.
@@ -29,15 +27,6 @@ void quantize_piece(const StepContext& context, const float* piece, const Matrix
   ActivationUnit* units = out.row(row);
   context.kernels.quantize(piece, n, units + begin / kUnitColumns);
   if (begin + n == x.columns) clear_padding(units, x.columns, out.stride);
-}
-
-template <typename F>
-void for_rows(StepContext& context, int64_t rows, const F& f) {
-  if (rows < kFewRows) {
-    for (int64_t i = 0; i < rows; ++i) f(i);
-  } else {
-    context.pool.for_each(rows, f);
-  }
 }
 
 void sigmoid_gate(const float* gate, const float* up, int64_t n, float* out) {
@@ -68,6 +57,13 @@ void activate(Activation activation, const float* x, int64_t n, float* out) {
       case Activation::identity: out[i] = x[i]; break;
     }
   }
+}
+
+void rms_norm(const float* x, int64_t n, float eps, float* out) {
+  double squares = 0;
+  for (int64_t c = 0; c < n; ++c) squares += static_cast<double>(x[c]) * x[c];
+  const auto factor = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(n) + eps));
+  for (int64_t c = 0; c < n; ++c) out[c] = x[c] * factor;
 }
 
 void gelu_gate(const float* gate, const float* up, int64_t n, float* out) {
@@ -104,7 +100,10 @@ void run(const EmbedStep& s, StepContext& context) {
 void run(const NormStep& s, StepContext& context) {
   for_rows(context, context.rows(s.x.rows), [&](int64_t i) {
     for (int64_t c = 0; c < s.x.columns; c += s.group) {
-      context.kernels.rms_norm(s.x.row(i) + c, s.weight, s.group, s.eps, s.out.row(i) + c);
+      if (s.weight == nullptr)
+        rms_norm(s.x.row(i) + c, s.group, s.eps, s.out.row(i) + c);
+      else
+        context.kernels.rms_norm(s.x.row(i) + c, s.weight, s.group, s.eps, s.out.row(i) + c);
     }
     if (s.quantized.data != nullptr) quantize_piece(context, s.out.row(i), s.out, i, 0, s.out.columns, s.quantized);
   });

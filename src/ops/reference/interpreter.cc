@@ -48,10 +48,10 @@ void Interpreter::apply(const op::Embed& o) {
 void Interpreter::apply(const op::RmsNorm& o) {
   const std::span<const float> x = value(o.x);
   const std::span<float> out = value(o.out);
-  for (size_t c = 0; c < x.size(); c += static_cast<size_t>(o.group)) {
-    rms_norm(x.subspan(c, static_cast<size_t>(o.group)), weights_[static_cast<size_t>(o.weight)], o.eps,
-             out.subspan(c, static_cast<size_t>(o.group)));
-  }
+  const auto group = static_cast<size_t>(o.group);
+  const std::vector<float> ones(group, 1.0F);
+  const std::span<const float> weight = o.weight == kNoWeight ? std::span(ones) : this->weight(o.weight);
+  for (size_t c = 0; c < x.size(); c += group) rms_norm(x.subspan(c, group), weight, o.eps, out.subspan(c, group));
 }
 
 void Interpreter::apply(const op::MatMul& o) {
@@ -76,8 +76,10 @@ void Interpreter::apply(const op::Rope& o) {
 void Interpreter::apply(const op::Attention& o) {
   const KvLayerInfo& info = program_.kv_layers[static_cast<size_t>(o.layer)];
   KvLayer& layer = kv_[static_cast<size_t>(o.layer)];
-  layer.keys.insert(layer.keys.end(), value(o.k).begin(), value(o.k).end());
-  layer.values.insert(layer.values.end(), value(o.v).begin(), value(o.v).end());
+  if (o.k != kNoValue) {
+    layer.keys.insert(layer.keys.end(), value(o.k).begin(), value(o.k).end());
+    layer.values.insert(layer.values.end(), value(o.v).begin(), value(o.v).end());
+  }
   const int64_t d = info.head_dim, width = info.kv_heads * d, group = o.heads / info.kv_heads;
   const std::span<const float> q = value(o.q);
   const std::span<float> out = value(o.out);

@@ -37,6 +37,11 @@ class Interpreter {
   void apply(const op::DeltaRule& o);
   void apply(const op::LayerNorm& o);
   void apply(const op::Activate& o);
+  void apply(const op::Columns& o);
+  void apply(const op::ScaleColumns& o);
+  void apply(const op::WeightedSum& o);
+  void apply(const op::MatchMagnitude& o);
+  void apply(const op::AboveDeviation& o);
   void apply(const op::SelectRows& o);
 
   int64_t rows(ValueId id) const;
