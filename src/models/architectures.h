@@ -21,6 +21,7 @@ Result<Model> build_exaone4(const GgufFile& file);
 Result<Model> build_gemma(const GgufFile& file);
 Result<Model> build_gemma2(const GgufFile& file);
 Result<Model> build_gemma3(const GgufFile& file);
+Result<Model> build_gemma3n(const GgufFile& file);
 Result<Model> build_glm4(const GgufFile& file);
 Result<Model> build_glm4moe(const GgufFile& file);
 Result<Model> build_gpt2(const GgufFile& file);

@@ -28,6 +28,7 @@ constexpr Architecture kArchitectures[] = {
     {"gemma", build_gemma},
     {"gemma2", build_gemma2},
     {"gemma3", build_gemma3},
+    {"gemma3n", build_gemma3n},
     {"glm4", build_glm4},
     {"glm4moe", build_glm4moe},
     {"gpt2", build_gpt2},

@@ -35,7 +35,7 @@ int64_t WeightReader::count_or(std::string_view key, int64_t fallback, int64_t l
   return has(key) ? count(key, low, high) : fallback;
 }
 
-int64_t WeightReader::largest_or(std::string_view key, int64_t fallback, int64_t low, int64_t high) {
+int64_t WeightReader::largest(std::string_view key, int64_t low, int64_t high) {
   for (const GgufType type : {GgufType::i32, GgufType::u32}) {
     const Result<const GgufArray*> list = file_.get_array(full_key(key), type);
     if (!list) continue;
@@ -45,7 +45,24 @@ int64_t WeightReader::largest_or(std::string_view key, int64_t fallback, int64_t
     complain(fmt::format("The largest of {} is {}, expected {} to {}.", full_key(key), largest, low, high));
     return low;
   }
-  return count_or(key, fallback, low, high);
+  return count(key, low, high);
+}
+
+int64_t WeightReader::largest_or(std::string_view key, int64_t fallback, int64_t low, int64_t high) {
+  return has(key) ? largest(key, low, high) : fallback;
+}
+
+std::vector<float> WeightReader::list(std::string_view key, GgufType element, int64_t count) {
+  std::vector<float> numbers(static_cast<size_t>(count));
+  const Result<const GgufArray*> array = file_.get_array(full_key(key), element);
+  if (!array) {
+    complain(array.error().message);
+  } else if ((*array)->count != numbers.size()) {
+    complain(fmt::format("{} has {} elements, expected {}.", full_key(key), (*array)->count, count));
+  } else {
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>((*array)->number(i));
+  }
+  return numbers;
 }
 
 double WeightReader::number(std::string_view key) {
@@ -117,13 +134,21 @@ Weight WeightReader::flat_matrix(std::string_view name, int64_t rows, int64_t co
 }
 
 Weight WeightReader::experts(std::string_view name, int64_t experts, int64_t rows, int64_t columns) {
-  if (rows % kGroupRows != 0 || columns % kUnitColumns != 0) {
-    refuse(
-        fmt::format("Experts of {} x {} in {}.weight are not supported, only rows that are multiples of {} and columns "
-                    "that are multiples of {}.",
-                    rows, columns, name, kGroupRows, kUnitColumns));
-  }
+  check_stack(name, rows, columns);
   return bind(fmt::format("{}.weight", name), {experts, rows, columns});
+}
+
+Weight WeightReader::stacked(std::string_view name, int64_t index, int64_t count, int64_t rows, int64_t columns) {
+  check_stack(name, rows, columns);
+  return bind(fmt::format("{}.weight", name), {count, rows, columns}, {rows, columns}, index * rows);
+}
+
+void WeightReader::check_stack(std::string_view name, int64_t rows, int64_t columns) {
+  if (rows % kGroupRows == 0 && columns % kUnitColumns == 0) return;
+  refuse(
+      fmt::format("Matrices of {} x {} in {}.weight are not supported, only rows that are multiples of {} and columns "
+                  "that are multiples of {}.",
+                  rows, columns, name, kGroupRows, kUnitColumns));
 }
 
 std::vector<float> WeightReader::floats(std::string_view name, int64_t elements) {

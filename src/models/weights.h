@@ -26,12 +26,15 @@ class WeightReader {
   int64_t count(std::string_view key, int64_t low, int64_t high);
   int64_t count_or(std::string_view key, int64_t fallback, int64_t low, int64_t high);
   // The same, of a number or of the largest of a list: hybrid models have one for each layer, 0 where it means nothing.
+  int64_t largest(std::string_view key, int64_t low, int64_t high);
   int64_t largest_or(std::string_view key, int64_t fallback, int64_t low, int64_t high);
   double number(std::string_view key);
   double number_or(std::string_view key, double fallback);
   bool flag_or(std::string_view key, bool fallback);
   std::string text_or(std::string_view key, std::string_view fallback);
   bool has(std::string_view key) const;
+  // A list of exactly `count` numbers, which may be infinite, or of flags (0 and 1); zeros after a failure.
+  std::vector<float> list(std::string_view key, GgufType element, int64_t count);
 
   // Tensor "<name>.weight" (or another suffix) of exactly this shape; vectors are given to devices as floats.
   Weight matrix(std::string_view name, int64_t rows, int64_t columns);
@@ -56,6 +59,9 @@ class WeightReader {
   // Tensor "<name>.weight" of `experts` matrices [rows, columns].
   Weight experts(std::string_view name, int64_t experts, int64_t rows, int64_t columns);
 
+  // Matrix `index` of tensor "<name>.weight", which holds `count` matrices [rows, columns].
+  Weight stacked(std::string_view name, int64_t index, int64_t count, int64_t rows, int64_t columns);
+
   // The numbers of a small F32 tensor.
   std::vector<float> floats(std::string_view name, int64_t elements);
 
@@ -74,6 +80,9 @@ class WeightReader {
   Weight bind(const std::string& name, const Shape& shape) { return bind(name, shape, shape, 0); }
   // The part of `shape` that starts at row `first` of a tensor of shape `whole`.
   Weight bind(const std::string& name, const Shape& whole, const Shape& shape, int64_t first);
+
+  // Matrices that follow each other in a tensor are packed as one.
+  void check_stack(std::string_view name, int64_t rows, int64_t columns);
 
   // Tells once of each type that some tensor has and that we cannot run.
   void refuse_type(std::string_view name, uint32_t type);

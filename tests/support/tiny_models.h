@@ -9,12 +9,12 @@ namespace nanomind::testing {
 
 // tests/data/tiny-<name>.gguf and tests/golden/tiny-<name>.json. The first four are of quantised types.
 inline constexpr const char* kTinyModels[] = {
-    "gemma3",   "llama",        "qwen2",        "types",   "arcee",      "chatglm",       "cohere2",     "command-r",
-    "dots1",    "ernie4_5",     "ernie4_5-moe", "exaone",  "exaone4",    "gemma",         "gemma2",      "glm4",
-    "glm4moe",  "gpt2",         "gptneox",      "granite", "granitemoe", "hunyuan-dense", "hunyuan-moe", "internlm2",
-    "lfm2",     "llama-linear", "llama-yarn",   "llama3",  "minicpm",    "mistral",       "mistral3",    "mixtral",
-    "nemotron", "olmo2",        "olmo3",        "olmoe",   "phi2",       "phi3",          "qwen2moe",    "qwen3",
-    "qwen35",   "qwen3moe",     "seed_oss",     "smollm3", "stablelm",   "starcoder2",
+    "gemma3",    "llama",    "qwen2",        "types",      "arcee",   "chatglm",    "cohere2",       "command-r",
+    "dots1",     "ernie4_5", "ernie4_5-moe", "exaone",     "exaone4", "gemma",      "gemma2",        "gemma3n",
+    "glm4",      "glm4moe",  "gpt2",         "gptneox",    "granite", "granitemoe", "hunyuan-dense", "hunyuan-moe",
+    "internlm2", "lfm2",     "llama-linear", "llama-yarn", "llama3",  "minicpm",    "mistral",       "mistral3",
+    "mixtral",   "nemotron", "olmo2",        "olmo3",      "olmoe",   "phi2",       "phi3",          "qwen2moe",
+    "qwen3",     "qwen35",   "qwen3moe",     "seed_oss",   "smollm3", "stablelm",   "starcoder2",
 };
 
 // The same of models that do not write: their results stand where logits would.

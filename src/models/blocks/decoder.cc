@@ -38,7 +38,7 @@ DecoderParams read_decoder_params(WeightReader& reader, const GgufFile& file) {
   p.layers = reader.count("block_count", 1, 1024);
   p.layers -= reader.count_or("nextn_predict_layers", 0, 0, p.layers - 1);  // drafts, which come last
   p.width = reader.count("embedding_length", 1, kMaxWidth);
-  p.feed_forward = reader.count("feed_forward_length", 0, kMaxWidth);
+  p.feed_forward = reader.largest("feed_forward_length", 0, kMaxWidth);
   p.heads = reader.count("attention.head_count", 1, 1024);
   p.kv_heads = reader.largest_or("attention.head_count_kv", p.heads, 1, 1024);
   p.head_dim = reader.count_or("attention.key_length", p.width / p.heads, 1, kMaxHeadDim);
