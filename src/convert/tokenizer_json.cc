@@ -69,12 +69,17 @@ Result<TokenList> read_token_list(const Config& tokenizer, int64_t limit) {
     if (!spelling || !id)
       return fail(ErrorCode::corrupt, fmt::format("{} has an added token without text or id.", tokenizer.subject()));
     const Json* special = json_member(item, "special");
-    const bool is_control = (special && special->is_boolean() && special->get<bool>()) || looks_special(*spelling);
-    // User-defined tokens are matched in the text itself, which has real spaces.
-    TRY(place(tokenizer, *id, is_control ? *spelling : replace_all(*spelling, kEscapedSpace, " "),
-              is_control ? TokenType::control : TokenType::user_defined, limit, list));
+    TRY(add_token(tokenizer, {*id, *spelling, special && special->is_boolean() && special->get<bool>()}, limit, list));
   }
   return list;
+}
+
+Result<void> add_token(const Config& source, AddedToken token, int64_t limit, TokenList& list) {
+  const bool is_control = token.special || looks_special(token.spelling);
+  // User-defined tokens are matched in the text itself, which has real spaces.
+  if (!is_control) token.spelling = replace_all(token.spelling, kEscapedSpace, " ");
+  return place(source, token.id, std::move(token.spelling), is_control ? TokenType::control : TokenType::user_defined,
+               limit, list);
 }
 
 Result<std::vector<std::string>> read_merges(const Config& tokenizer) {

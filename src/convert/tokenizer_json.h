@@ -27,6 +27,15 @@ struct TokenList {
 // The model's vocabulary and the added tokens, each at its id; `limit` is the number of ids that the model has.
 Result<TokenList> read_token_list(const Config& tokenizer, int64_t limit);
 
+// A token that was added to a finished vocabulary.
+struct AddedToken {
+  int64_t id = 0;
+  std::string spelling;
+  bool special = false;
+};
+// Puts it at its id; `source` is named in errors.
+Result<void> add_token(const Config& source, AddedToken token, int64_t limit, TokenList& list);
+
 // "left right", best first. Both spellings are known: one text, or a pair.
 Result<std::vector<std::string>> read_merges(const Config& tokenizer);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <set>
 
@@ -152,41 +153,110 @@ Result<void> add_wordpiece(const Config& tokenizer, TokenList list, int64_t rows
   return {};
 }
 
+// Whether a step of the tokenizer puts a space before a text: "Prepend", or "Metaspace" in either form.
+bool puts_space_first(const Json& step) {
+  if (step.is_array()) return std::ranges::any_of(step, puts_space_first);
+  for (const char* parts : {"normalizers", "pretokenizers"}) {
+    if (const Json* list = json_member(step, parts); list != nullptr && puts_space_first(*list)) return true;
+  }
+  const std::string type = json_text(step, "type").value_or("");
+  if (type != "Metaspace") return type == "Prepend";
+  if (const auto scheme = json_text(step, "prepend_scheme")) return *scheme != "never";
+  const Json* flag = json_member(step, "add_prefix_space");
+  return flag == nullptr || !flag->is_boolean() || flag->get<bool>();
+}
+
+bool puts_space_first(const Config& tokenizer) {
+  const Json* steps[] = {tokenizer.find("normalizer"), tokenizer.find("pre_tokenizer")};
+  return std::ranges::any_of(steps, [](const Json* step) { return step != nullptr && puts_space_first(*step); });
+}
+
+// The pieces of tokenizer.model, where there is one.
+Result<std::optional<SentencePieceModel>> read_pieces(const Checkpoint& checkpoint) {
+  const auto path = checkpoint.folder / "tokenizer.model";
+  const auto bytes = TRY(read_optional_text(path));
+  if (!bytes) return std::nullopt;
+  SentencePieceModel model = TRY(read_sentencepiece_model(*bytes, path.string()));
+  if (model.kind != SentencePieceModel::Kind::bpe)
+    return fail(ErrorCode::unsupported, fmt::format("{} is no model of BPE.", path.string()));
+  return model;
+}
+
+void add_sentencepiece_list(TokenList list, bool adds_space_prefix, int64_t rows, GgufMetadata& metadata) {
+  list.fill_up(rows);
+  metadata.add("tokenizer.ggml.model", "llama").add("tokenizer.ggml.pre", "default");
+  add_list(list, metadata);
+  metadata.add("tokenizer.ggml.add_space_prefix", adds_space_prefix);
+}
+
 // Pieces from tokenizer.model where there is one, otherwise from the merges; added tokens over them.
 Result<void> add_sentencepiece(const Checkpoint& checkpoint, const Config& tokenizer, TokenList list, int64_t rows,
                                GgufMetadata& metadata) {
-  const auto path = checkpoint.folder / "tokenizer.model";
-  bool adds_space_prefix = tokenizer.json().dump().find("\"Prepend\"") != std::string::npos;
-  if (const auto bytes = TRY(read_optional_text(path))) {
-    const SentencePieceModel model = TRY(read_sentencepiece_model(*bytes, path.string()));
-    if (model.kind != SentencePieceModel::Kind::bpe)
-      return fail(ErrorCode::unsupported, fmt::format("{} is no model of BPE.", path.string()));
-    adds_space_prefix = model.adds_space_prefix;
+  bool adds_space_prefix = puts_space_first(tokenizer);
+  if (const auto model = TRY(read_pieces(checkpoint))) {
+    adds_space_prefix = model->adds_space_prefix;
     list.scores.assign(list.tokens.size(), -1000.0F);
-    for (size_t i = 0; i < std::min(list.tokens.size(), model.pieces.tokens.size()); ++i) {
-      if (list.types[i] != TokenType::normal && model.pieces.types[i] == TokenType::normal) continue;
-      list.tokens[i] = model.pieces.tokens[i];
-      list.types[i] = model.pieces.types[i];
-      list.scores[i] = model.pieces.scores[i];
+    for (size_t i = 0; i < std::min(list.tokens.size(), model->pieces.tokens.size()); ++i) {
+      if (list.types[i] != TokenType::normal && model->pieces.types[i] == TokenType::normal) continue;
+      list.tokens[i] = model->pieces.tokens[i];
+      list.types[i] = model->pieces.types[i];
+      list.scores[i] = model->pieces.scores[i];
     }
   } else {
     score_by_merges(TRY(read_merges(tokenizer)), list);
     const int64_t unknown = list.find(tokenizer.part("model").text_or("unk_token", "<unk>"));
     if (unknown >= 0) list.types[static_cast<size_t>(unknown)] = TokenType::unknown;
   }
-  list.fill_up(rows);
-  metadata.add("tokenizer.ggml.model", "llama").add("tokenizer.ggml.pre", "default");
-  add_list(list, metadata);
-  metadata.add("tokenizer.ggml.add_space_prefix", adds_space_prefix);
+  add_sentencepiece_list(std::move(list), adds_space_prefix, rows, metadata);
   return {};
+}
+
+// Older checkpoints have tokenizer.model alone, and say elsewhere which tokens were added.
+Result<TokenList> add_bare_sentencepiece(const Checkpoint& checkpoint, const SentencePieceModel& model,
+                                         const Config& settings, int64_t rows, GgufMetadata& metadata) {
+  TokenList list = model.pieces;
+  if (static_cast<int64_t>(list.tokens.size()) > rows) {
+    return fail(ErrorCode::corrupt,
+                fmt::format("{} has {} tokens, but the model's embedding has {} rows.",
+                            (checkpoint.folder / "tokenizer.model").string(), list.tokens.size(), rows));
+  }
+  const auto add = [&](const Config& source, AddedToken token) -> Result<void> {
+    const bool is_known = token.id >= 0 && token.id < static_cast<int64_t>(model.pieces.tokens.size()) &&
+                          model.pieces.types[static_cast<size_t>(token.id)] != TokenType::normal;
+    if (is_known) return {};
+    return add_token(source, std::move(token), rows, list);
+  };
+  const Config names = TRY(read_optional_config(checkpoint.folder / "added_tokens.json"));
+  for (const auto& [spelling, id] : names.json().items())
+    TRY(add(names, {.id = id.is_number_integer() ? id.get<int64_t>() : -1, .spelling = spelling, .special = false}));
+  const Config decoder = settings.part("added_tokens_decoder");
+  for (const auto& [id, token] : decoder.json().items()) {
+    int64_t number = -1;
+    std::from_chars(id.data(), id.data() + id.size(), number);
+    const Json* special = json_member(token, "special");
+    TRY(add(settings, {.id = number,
+                       .spelling = json_text(token, "content").value_or(""),
+                       .special = special != nullptr && special->is_boolean() && special->get<bool>()}));
+  }
+  add_sentencepiece_list(list, model.adds_space_prefix, rows, metadata);
+  return list;
 }
 
 }  // namespace
 
 Result<void> add_vocabulary(const Checkpoint& checkpoint, int64_t vocabulary, GgufMetadata& metadata) {
-  const Config tokenizer = TRY(read_config(checkpoint.folder / "tokenizer.json"));
   const Config settings = TRY(read_optional_config(checkpoint.folder / "tokenizer_config.json"));
   const Config generation = TRY(read_optional_config(checkpoint.folder / "generation_config.json"));
+  const auto path = checkpoint.folder / "tokenizer.json";
+  if (std::error_code error; !std::filesystem::exists(path, error)) {
+    if (const auto pieces = TRY(read_pieces(checkpoint))) {
+      const TokenList list = TRY(add_bare_sentencepiece(checkpoint, *pieces, settings, vocabulary, metadata));
+      add_special_ids(checkpoint, settings, generation, list, metadata);
+      add_end_flags(settings, nullptr, metadata);
+      return add_chat_template(checkpoint.folder, settings, metadata);
+    }
+  }
+  const Config tokenizer = TRY(read_config(path));
   const Config model = tokenizer.part("model");
   const std::string kind = model.text_or("type", "");
   TokenList list = TRY(read_token_list(tokenizer, vocabulary));
