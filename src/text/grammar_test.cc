@@ -56,6 +56,52 @@ TEST_F(GrammarTest, SchemaAllowsWhatFitsAndForbidsWhatDoesNot) {
   EXPECT_FALSE(allows(grammar, byte_token('\n')));
 }
 
+constexpr std::string_view kTree =
+    R"({"$ref":"#/$defs/node","$defs":{"node":{"type":"object","properties":{"v":{"type":"integer"},)"
+    R"("c":{"type":"array","items":{"$ref":"#/$defs/node"},"maxItems":2}},"required":["v","c"],)"
+    R"("additionalProperties":false}}})";
+
+TEST_F(GrammarTest, ASchemaMayReferToItself) {
+  const std::string_view tree = R"({"v":1,"c":[{"v":2,"c":[]},{"v":3,"c":[{"v":4,"c":[]}]}]})";
+  Grammar grammar = schema(kTree);
+  EXPECT_EQ(advance(grammar, tree), tree);
+  EXPECT_TRUE(grammar.finished());
+  // The same rules hold on every level: keys, types, the number of children, and every bracket that was opened.
+  const std::pair<std::string_view, std::string_view> refused[] = {
+      {R"({"v":1,"c":[{"v":2,"c":[{"x)", R"({"v":1,"c":[{"v":2,"c":[{")"},
+      {R"({"v":1,"c":[{"v":2,"c":7)", R"({"v":1,"c":[{"v":2,"c":)"},
+      {R"({"v":1,"c":[{"v":"a)", R"({"v":1,"c":[{"v":)"},
+      {R"({"v":1,"c":[{"v":2}})", R"({"v":1,"c":[{"v":2)"},
+      {R"({"v":1,"c":[{"v":2,"c":[]},{"v":3,"c":[]},)", R"({"v":1,"c":[{"v":2,"c":[]},{"v":3,"c":[]})"},
+      {R"({"v":1,"c":[{"v":2,"c":[]}}})", R"({"v":1,"c":[{"v":2,"c":[]})"},
+  };
+  for (const auto& [text, accepted] : refused) {
+    Grammar fresh = schema(kTree);
+    EXPECT_EQ(advance(fresh, text), accepted);
+    EXPECT_FALSE(allows(fresh, *tokenizer_->end_token())) << text;
+  }
+}
+
+TEST_F(GrammarTest, SchemasMayReferToEachOtherAndToTheWhole) {
+  Grammar list = schema(R"({"type":"object","properties":{"next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},)"
+                        R"("required":["next"],"additionalProperties":false})");
+  EXPECT_EQ(advance(list, R"({"next":{"next":{"next":null}}})"), R"({"next":{"next":{"next":null}}})");
+  EXPECT_TRUE(list.finished());
+  Grammar turns =
+      schema(R"({"$ref":"#/$defs/a","$defs":{"a":{"type":"array","items":{"$ref":"#/$defs/b"}},)"
+             R"("b":{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}},"additionalProperties":false}}})");
+  EXPECT_EQ(advance(turns, R"([{"a":[{}]},{"a":[[)"), R"([{"a":[{}]},{"a":[)");
+}
+
+// Nothing but the number of tokens bounds such an answer: a level more costs no more than the one before.
+TEST_F(GrammarTest, RecursionHasNoDepthOfItsOwn) {
+  Grammar grammar = schema(R"({"type":"array","items":{"$ref":"#"}})");
+  const std::string open(2000, '['), close(2000, ']');
+  EXPECT_EQ(advance(grammar, open), open);
+  EXPECT_EQ(advance(grammar, close + "]"), close);
+  EXPECT_TRUE(grammar.finished());
+}
+
 TEST_F(GrammarTest, AForbiddenTokenIsAnError) {
   Grammar grammar = schema(kPerson);
   EXPECT_FALSE(grammar.accept(byte_token('x')));
