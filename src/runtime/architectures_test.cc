@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "format/gguf.h"
 #include "runtime/engine.h"
 #include "tests/support/golden.h"
 #include "tests/support/tiny_models.h"
@@ -155,6 +156,27 @@ TEST_P(ArchitectureTest, SavedAndRestoredTheSessionGoesOn) {
   EXPECT_EQ(session->tokens().size(), 11U);
   ASSERT_TRUE(session->feed(ids_, nullptr));
   EXPECT_LT(difference(session->logits(), last_), kTolerance);
+}
+
+// Gemma 3n's embeddings of the layers are much of its file, but a token needs one row of them.
+TEST(Architectures, TablesThatAreLookedUpCountNeitherAsReadNorAsResident) {
+  const auto file = GgufFile::open("tests/data/tiny-gemma3n.gguf");
+  ASSERT_TRUE(file);
+  const uint64_t table = file->tensor("per_layer_token_embd.weight")->size_bytes;
+  const auto folder = std::filesystem::temp_directory_path() / ("nanomind-tables-test-" + std::to_string(::getpid()));
+  EngineOptions options{.model = "tests/data/tiny-gemma3n.gguf", .packed_folder = folder};
+  options.threads = 2;
+  options.context = 128;
+  const auto engine = Engine::load(options);
+  ASSERT_TRUE(engine) << engine.error().message;
+  const EngineInfo& info = (*engine)->info();
+  EXPECT_LE(info.decode_bytes + table, info.weight_bytes);
+  // What a step reads is all that must be there, but that the small routers are read twice.
+  options.memory_bytes = info.decode_bytes + info.activation_bytes + info.kv_bytes;
+  EXPECT_TRUE(Engine::load(options));
+  options.memory_bytes -= table;
+  EXPECT_FALSE(Engine::load(options));
+  std::filesystem::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, ArchitectureTest, ::testing::ValuesIn(testing::kTinyModels),

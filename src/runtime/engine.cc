@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "base/thread_pool.h"
@@ -81,14 +82,6 @@ class WeightBinding {
   std::vector<std::unique_ptr<float[]>> converted_;
 };
 
-uint64_t matrix_bytes(const Program& program) {
-  uint64_t bytes = 0;
-  for (const WeightInfo& info : program.weights) {
-    if (info.shape.rank >= 2) bytes += packed_bytes(info.dtype, info.shape.rows(), info.shape.columns());
-  }
-  return bytes;
-}
-
 // Calls f(weight, part, rows) for each matrix that a step multiplies by; of experts only that part which a row chooses.
 template <typename F>
 void for_each_product(const Program& program, const F& f) {
@@ -102,6 +95,16 @@ void for_each_product(const Program& program, const F& f) {
       }
     }
   }
+}
+
+// Matrices that products read, each once. Tables that are only looked up stay on the disk but for the rows in use.
+uint64_t matrix_bytes(const Program& program) {
+  std::set<const WeightInfo*> counted;
+  uint64_t bytes = 0;
+  for_each_product(program, [&](const WeightInfo& info, double, Rows) {
+    if (counted.insert(&info).second) bytes += packed_bytes(info.dtype, info.shape.rows(), info.shape.columns());
+  });
+  return bytes;
 }
 
 uint64_t bytes_per_step(const Program& program) {

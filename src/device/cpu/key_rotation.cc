@@ -44,6 +44,7 @@ class KeyRopes {
   }
 
   Result<void> keep(const op::Attention& attention) {
+    if (attention.k == kNoValue) return {};  // reads what an earlier layer keeps
     const int32_t rope = state(attention.k);
     if (rope == kMixed)
       return fail(ErrorCode::unsupported, "The model changes its keys after rotating them to their positions.");
