@@ -86,7 +86,10 @@ Result<void> describe_decoder(const Checkpoint& checkpoint, FamilyKeys& keys, st
   keys.count("context_length", TRY(config.integer("max_position_embeddings")));
   keys.count("embedding_length", TRY(config.integer("hidden_size")));
   keys.count("block_count", TRY(config.integer("num_hidden_layers")));
-  keys.count("feed_forward_length", TRY(config.integer("intermediate_size")));
+  if (const std::vector<int64_t> widths = config.integers("intermediate_size"); widths.size() > 1)
+    keys.add("feed_forward_length", std::vector<int32_t>(widths.begin(), widths.end()));  // of each layer
+  else
+    keys.count("feed_forward_length", TRY(config.integer("intermediate_size")));
   keys.count("attention.head_count", heads);
   keys.count("attention.head_count_kv", config.integer_or("num_key_value_heads", heads));
   if (config.find("head_dim") != nullptr) {

@@ -15,8 +15,8 @@
 namespace nanomind {
 namespace {
 
-constexpr std::array kFamilies{&kBert, &kGemma, &kGemma2, &kGemma3,   &kGranite, &kLfm2,   &kLlama,
-                               &kPhi3, &kQwen2, &kQwen3,  &kQwen3Moe, &kQwen35,  &kSmolLm3};
+constexpr std::array kFamilies{&kBert,  &kGemma, &kGemma2, &kGemma3, &kGemma3n,  &kGranite, &kLfm2,
+                               &kLlama, &kPhi3,  &kQwen2,  &kQwen3,  &kQwen3Moe, &kQwen35,  &kSmolLm3};
 
 // What most decoders call alike.
 constexpr NameRule kDecoderNames[] = {
@@ -42,12 +42,14 @@ constexpr NameRule kDecoderNames[] = {
     {"layers.#.self_attn.rotary_emb.inv_freq", "", Change::leave_out},
     {"rotary_emb.inv_freq", "", Change::leave_out},
 };
-constexpr std::string_view kOtherHalves[] = {"visual.", "vision_tower.", "vision_model.", "multi_modal_projector.",
-                                             "mtp."};
+constexpr std::string_view kOtherHalves[] = {"visual.",      "vision_tower.", "vision_model.", "multi_modal_projector.",
+                                             "audio_tower.", "embed_vision.", "embed_audio.",  "mtp."};
 
 // Matrices that are read as floats, whatever the others are: small, and programs ask for it.
 constexpr std::string_view kExactMatrices[] = {"position_embd.weight", "token_types.weight"};
-constexpr std::string_view kExactEndings[] = {".ffn_gate_inp.weight", ".ssm_conv1d.weight", ".shortconv.conv.weight"};
+constexpr std::string_view kExactEndings[] = {".ffn_gate_inp.weight",       ".ssm_conv1d.weight",
+                                              ".shortconv.conv.weight",     ".altup_router.weight",
+                                              ".altup_predict_coef.weight", ".altup_correct_coef.weight"};
 
 bool is_exact(const OutputTensor& tensor) {
   return tensor.is_vector() || std::ranges::find(kExactMatrices, tensor.name) != std::end(kExactMatrices) ||

@@ -64,8 +64,8 @@ struct Family {
                            std::vector<OutputTensor>& tensors) = nullptr;
 };
 
-extern const Family kBert, kGemma, kGemma2, kGemma3, kGranite, kLfm2, kLlama, kPhi3, kQwen2, kQwen3, kQwen3Moe, kQwen35,
-    kSmolLm3;
+extern const Family kBert, kGemma, kGemma2, kGemma3, kGemma3n, kGranite, kLfm2, kLlama, kPhi3, kQwen2, kQwen3,
+    kQwen3Moe, kQwen35, kSmolLm3;
 
 // The family of a config.json's "model_type". unsupported, with the list of those that are known.
 Result<const Family*> find_family(std::string_view model_type);

@@ -60,7 +60,6 @@ class GgufMetadata {
   }
   template <typename T>
   GgufMetadata& add(std::string_view key, const std::vector<T>& values) {
-    static_assert(!std::is_same_v<T, bool>);
     std::string bytes;
     put(bytes, GgufType::array);
     put(bytes, gguf_type_of<T>());

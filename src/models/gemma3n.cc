@@ -35,8 +35,8 @@ struct Params : DecoderParams {
   int64_t input_width = 0;  // P, of a layer's own embedding
   int64_t own_kv = 0;       // layers before this one have keys and values of their own
   int64_t window = 0;
-  std::vector<float> is_local;    // by layer, 0 or 1
-  std::vector<float> deviations;  // by layer; not finite: the layer keeps everything
+  std::vector<float> is_local{};    // by layer, 0 or 1
+  std::vector<float> deviations{};  // by layer; not finite: the layer keeps everything
 };
 
 struct AltUp {

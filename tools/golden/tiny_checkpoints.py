@@ -19,6 +19,7 @@ try:
     import gguf
     import numpy as np
 
+    import tiny_gemma3n
     import tiny_hybrids
     from architecture_configs import ARCHITECTURES
     from tiny_architectures import make_model
@@ -29,7 +30,7 @@ except ImportError as missing:
     sys.exit(77)
 
 DATA = Path(__file__).resolve().parents[2] / "tests/data"
-CONVERTED = ["gemma2", "granite", "lfm2", "llama3", "llama-linear", "llama-yarn", "mistral", "mixtral", "phi3", "qwen3",
+CONVERTED = ["gemma2", "gemma3n", "granite", "lfm2", "llama3", "llama-linear", "llama-yarn", "mistral", "mixtral", "phi3", "qwen3",
              "qwen35", "qwen3moe", "smollm3"]
 # What files of the tools do not say, or say of the model's name.
 OURS_ALONE = {"general.file_type", "general.quantization_version", "general.type", "tokenizer.ggml.add_eos_token",
@@ -47,6 +48,7 @@ def models():
             yield case.name, partial(make_model, case, seed)
     for seed, (arch, model_type, config, *_) in enumerate(tiny_hybrids.cases(), start=300):
         yield arch, partial(tiny_hybrids.make_model, model_type, config, seed)
+    yield "gemma3n", partial(tiny_gemma3n.make_model, tiny_gemma3n.CONFIG, tiny_gemma3n.SEED)
 
 
 def save(model, folder):
