@@ -35,7 +35,7 @@ _nanomind() {
       -p | --prefill | --decode | -r | --repetitions | --chunks) return ;;
   esac
   case $command in
-    run) options="--raw --special --json --logprobs --show-thinking --tools --verbose --ctx $answer $engine" ;;
+    run) options="--raw --special --json --logprobs --show-thinking --tools --tool-choice --verbose --ctx $answer $engine" ;;
     chat) options="--verbose --ctx $answer $engine" ;;
     convert) options="-o --output --type -t --threads" ;;
     quantize) options="--type --rule --head --embedding -t --threads" ;;

@@ -82,6 +82,7 @@ complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -l when-fu
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -l think-budget -d 'Most tokens to think'
 complete -c nanomind -n '__fish_seen_subcommand_from run' -f -l show-thinking -d 'Show what the model thinks'
 complete -c nanomind -n '__fish_seen_subcommand_from run' -r -l tools -d 'Tools that the model may call'
+complete -c nanomind -n '__fish_seen_subcommand_from run' -x -l tool-choice -a 'none auto required' -d 'Whether it calls one'
 complete -c nanomind -n '__fish_seen_subcommand_from run' -x -l logprobs -d 'Log-probabilities in the JSON'
 complete -c nanomind -n '__fish_seen_subcommand_from run' -f -l raw -d 'No chat template'
 complete -c nanomind -n '__fish_seen_subcommand_from run tokenize' -f -l special -d 'Read control tokens'

@@ -33,20 +33,38 @@ pub struct Grammar {
     environment: TokEnv,
     /// For JSON: how much white space and how many digits have just been written, and the tokens that would add to them.
     json: Option<Runs>,
+    /// Whether the parser was ever asked what must come next.
+    forcing: bool,
 }
 
 struct Runs {
     written: JsonRuns,
-    spaces: Arc<SimpleVob>,
+    /// None where the grammar itself says what white space there is.
+    spaces: Option<Arc<SimpleVob>>,
     digits: Arc<SimpleVob>,
+}
+
+impl Runs {
+    fn of(vocabulary: &Vocabulary, kind: i32, source: &str) -> Option<Self> {
+        let digits = vocabulary.digits.clone();
+        let spaces = match kind {
+            JSON_SCHEMA => Some(vocabulary.spaces.clone()),
+            LARK if source.contains("%json") => None,
+            _ => return None,
+        };
+        Some(Runs { written: JsonRuns::default(), spaces, digits })
+    }
 }
 
 impl Grammar {
     fn mask(&mut self) -> Result<SimpleVob, String> {
+        if let Some(token) = self.forced_control_token() {
+            return Ok(self.environment.tok_trie().singleton_token_set(token));
+        }
         let mut mask = self.matcher.compute_mask_or_eos().map_err(|e| e.to_string())?;
         if let Some(runs) = &self.json {
-            if runs.written.enough_spaces() {
-                mask.sub(&runs.spaces);
+            if let Some(spaces) = runs.spaces.as_ref().filter(|_| runs.written.enough_spaces()) {
+                mask.sub(spaces);
             }
             if runs.written.enough_digits() {
                 mask.sub(&runs.digits);
@@ -55,11 +73,28 @@ impl Grammar {
         Ok(mask)
     }
 
+    /// The parser holds a control token that it was made to force as marker and "[id]", which no token spells: without
+    /// this the mask would be empty.
+    fn forced_control_token(&mut self) -> Option<u32> {
+        if !self.forcing || self.matcher.is_stopped() {
+            return None;
+        }
+        let bytes = self.matcher.compute_ff_bytes();
+        let id = bytes.strip_prefix(&[TokTrie::SPECIAL_TOKEN_MARKER, b'['])?;
+        let digits = id.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        std::str::from_utf8(&id[..digits]).ok()?.parse().ok()
+    }
+
     fn forced(&mut self) -> Result<Vec<u8>, String> {
         if self.matcher.is_stopped() {
             return Ok(Vec::new());
         }
-        Ok(self.matcher.compute_ff_bytes())
+        self.forcing = true;
+        let mut bytes = self.matcher.compute_ff_bytes();
+        // From a control token on it is no text.
+        let text = bytes.iter().position(|&byte| byte == TokTrie::SPECIAL_TOKEN_MARKER).unwrap_or(bytes.len());
+        bytes.truncate(text);
+        Ok(bytes)
     }
 
     fn accept(&mut self, token: u32) -> Result<(), String> {
@@ -152,11 +187,8 @@ fn build_grammar(vocabulary: &Vocabulary, kind: i32, source: &str) -> Result<Gra
         None => Ok(Grammar {
             matcher,
             environment: factory.tok_env().clone(),
-            json: (kind == JSON_SCHEMA).then(|| Runs {
-                written: JsonRuns::default(),
-                spaces: vocabulary.spaces.clone(),
-                digits: vocabulary.digits.clone(),
-            }),
+            json: Runs::of(vocabulary, kind, source),
+            forcing: false,
         }),
     }
 }

@@ -11,6 +11,7 @@
 namespace nanomind {
 
 using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;  // members keep their order
 
 // Nothing for text that is not JSON; // comments are allowed.
 inline std::optional<Json> parse_json(std::string_view text) {

@@ -12,6 +12,7 @@
 #include "cli/draft_options.h"
 #include "cli/input.h"
 #include "cli/models.h"
+#include "cli/tool_choice.h"
 #include "cli/tool_output.h"
 
 namespace nanomind {
@@ -27,7 +28,8 @@ struct RunFlags {
   bool verbose = false;
   int logprobs = -1;
   bool show_thinking = false;
-  std::string tools;  // a file
+  std::string tools;        // a file
+  std::string tool_choice;  // empty: as `auto`
 };
 
 struct Request {
@@ -191,6 +193,8 @@ Result<void> answer(const Context& context, const RunFlags& flags, const Located
   options.logprobs = flags.logprobs;
   auto tools = nlohmann::ordered_json::array();
   if (!flags.tools.empty()) tools = TRY(read_tools(flags.tools));
+  const ToolChoice choice = TRY(parse_tool_choice(flags.tool_choice, tools));
+  if (choice.kind == ToolChoice::Kind::none) tools.clear();
   const ChatPrompt prompt =
       TRY(make_prompt(context, flags, engine, question, tools.empty() ? "" : tools.dump(), options));
   if (!tools.empty() && prompt.tool_format == ToolFormat::none) {
@@ -200,6 +204,7 @@ Result<void> answer(const Context& context, const RunFlags& flags, const Located
                     "was made for tools, for example qwen2.5-coder-1.5b.",
                     model.name));
   }
+  TRY(apply_tool_choice(choice, tools, prompt.tool_format, engine.tokenizer(), options));
   const Draft draft = TRY(load_draft(context, flags.answer.draft, flags.engine, engine));
   options.speculation = draft.options;
   const auto session = TRY(engine.open_session(session_options(flags.answer)));
@@ -211,7 +216,7 @@ Result<void> answer(const Context& context, const RunFlags& flags, const Located
   if (flags.json) {
     auto json = to_json(generation, prompt.tokens.size(), engine, model.name);
     json["text"] = writer.output().text();
-    if (!tools.empty()) json["tool_calls"] = writer.output().calls();
+    if (!flags.tools.empty()) json["tool_calls"] = writer.output().calls();
     context.out.write(line(json));
   }
   if (flags.verbose) context.console.note(statistics(generation, engine.info()));
@@ -256,6 +261,10 @@ void add_run(CLI::App& app, Context& context, Action& action) {
   command->add_flag("--show-thinking", flags->show_thinking, "show what the model thinks, on standard error");
   command->add_option("--tools", flags->tools, "tools that the model may call; calls are printed as lines of JSON")
       ->option_text("FILE");
+  command
+      ->add_option("--tool-choice", flags->tool_choice,
+                   "whether it calls one: none, auto, required, or the name of the one to call (default: auto)")
+      ->option_text("CHOICE");
   command->add_flag("--verbose", flags->verbose, "tell about loading and speed on standard error");
   add_answer_options(*command, flags->answer, context.settings);
   add_engine_options(*command, flags->engine, context.settings, ContextOption::offered);

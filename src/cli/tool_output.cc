@@ -6,13 +6,12 @@
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "text/json_call.h"
 
 namespace nanomind {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-const Json& function_of(const Json& tool) { return tool.contains("function") ? tool["function"] : tool; }
 
 // Whether the tool's schema says that a parameter is a text.
 bool takes_text(const Json& tools, std::string_view name, std::string_view parameter) {
@@ -27,10 +26,13 @@ bool takes_text(const Json& tools, std::string_view name, std::string_view param
 
 }  // namespace
 
+const Json& function_of(const Json& tool) { return tool.contains("function") ? tool["function"] : tool; }
+
 Result<Json> read_tools(const std::string& path) {
   const MappedFile file = TRY(MappedFile::open(path));
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  Json tools = Json::parse(text, nullptr, false);
+  // As a text first, because that bounds the nesting.
+  Json tools = is_json(text) ? Json::parse(text, nullptr, false) : Json();
   const auto refuse = [&](std::string_view why) {
     return fail(
         ErrorCode::invalid_argument,

@@ -16,6 +16,9 @@ namespace nanomind {
 // A list of tools as OpenAI's interface has it; also of the inner objects alone. Errors name the file.
 Result<nlohmann::ordered_json> read_tools(const std::string& path);
 
+// The part of a tool that has its name, description and parameters.
+const nlohmann::ordered_json& function_of(const nlohmann::ordered_json& tool);
+
 // What a parser must know of them.
 ToolCallOptions tool_call_options(const nlohmann::ordered_json& tools, ToolFormat format);
 

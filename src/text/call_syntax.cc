@@ -110,6 +110,7 @@ class PythonReader {
   }
 
   bool string(std::string& out) {
+    const size_t start = at_;
     const char quote = text_[at_++];
     std::string decoded;
     for (; at_ < text_.size() && text_[at_] != quote; ++at_) {
@@ -122,6 +123,8 @@ class PythonReader {
     }
     if (at_ == text_.size()) return false;
     ++at_;
+    // JSON knows more escapes than are taken above.
+    if (auto json = decode_json_string(text_.substr(start, at_ - start))) decoded = *std::move(json);
     out += encode_json_string(decoded);
     return true;
   }

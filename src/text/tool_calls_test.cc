@@ -151,6 +151,8 @@ TEST(ToolCalls, Lfm) {
   expect(ToolFormat::lfm,
          R"(<|tool_call_start|>[f(a=True, b=None, c={'k': (1.5, -2e3)}, d="it's \"q\"\n")]<|tool_call_end|>)", "",
          {{"f", R"({"a": true, "b": null, "c": {"k": [1.5, -2e3]}, "d": "it's \"q\"\n"})"}});
+  expect(ToolFormat::lfm, R"(<|tool_call_start|>[f(a="\u00e9\ud83d\ude00\b\/", b='it\'s')]<|tool_call_end|>)", "",
+         {{"f", R"({"a": "é😀\b/", "b": "it's"})"}});
   expect(ToolFormat::lfm, "<|tool_call_start|>[f(a=)]<|tool_call_end|>", "<|tool_call_start|>[f(a=)]<|tool_call_end|>",
          {});
 }
