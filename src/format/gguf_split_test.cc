@@ -40,11 +40,11 @@ class GgufSplitTest : public testing::Test {
   fs::path folder_;
 };
 
-TEST_F(GgufSplitTest, AnyPartFindsTheSet) {
+TEST_F(GgufSplitTest, Load03AnyPartFindsTheSet) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(find_parts(path(i)).value(), all());
 }
 
-TEST_F(GgufSplitTest, MissingPartsAreNamed) {
+TEST_F(GgufSplitTest, Load03MissingPartsAreNamed) {
   fs::remove(path(1));
   for (const int i : {0, 1, 2}) {
     const Error error = find_parts(path(i)).error();

@@ -158,7 +158,7 @@ TEST(Gguf, PartsGiveTheTensorsThatAreThere) {
 
 // Takes less than a tenth of a second; validation that is quadratic in the number of strings would need minutes. The
 // limit leaves room for sanitizers on a busy machine.
-TEST(Gguf, TimeIsLinearInTheNumberOfStrings) {
+TEST(Gguf, Load04TimeIsLinearInTheNumberOfStrings) {
   GgufTestWriter w;
   std::vector<std::string> tokens;
   for (int i = 0; i < 150'000; ++i) tokens.push_back("token" + std::to_string(i));

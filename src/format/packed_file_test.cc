@@ -276,7 +276,7 @@ TEST_F(PackedFileTest, UnwritableDirectoryPacksInMemoryAndSaysSo) {
   }
 }
 
-TEST_F(PackedFileTest, FullDiskPacksInMemoryAndLeavesNothing) {
+TEST_F(PackedFileTest, Load10FullDiskPacksInMemoryAndLeavesNothing) {
   const pid_t child = in_child([this] {
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{4096, 4096};  // stands for the disk: no file can grow beyond it

@@ -76,7 +76,7 @@ TEST(PartialFile, DamagedStateMeansFromTheBeginning) {
   }
 }
 
-TEST(PartialFile, AWriteThatDoesNotFitIsToldAndNothingIsLost) {
+TEST(PartialFile, Load10AWriteThatDoesNotFitIsToldAndNothingIsLost) {
   // The limit on file sizes stands in for a file system that is full at 1000 bytes.
   const test::TemporaryFolder folder;
   auto file = PartialFile::open(folder / "m.gguf", "s");

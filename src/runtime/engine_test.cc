@@ -108,7 +108,7 @@ TEST_P(EngineTest, CacheTypesTradeMemoryForAccuracy) {
   }
 }
 
-TEST_P(EngineTest, EveryInstructionSetGivesTheReferences) {
+TEST_P(EngineTest, Qual04EveryInstructionSetGivesTheReferences) {
   const auto last = golden_["last_logits"].get<std::vector<float>>();
   int runnable = 0;
   for (const char* isa : {"scalar", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"}) {
@@ -144,7 +144,7 @@ TEST_P(EngineTest, StepsAndPrefixReuseGiveTheSameLogits) {
   expect_near(steps->logits(), expected, kTolerance / 2);
 }
 
-TEST_P(EngineTest, TheSimulatedDeviceGivesTheSame) {
+TEST_P(EngineTest, Qual04TheSimulatedDeviceGivesTheSame) {
   const auto simulated = load({.device = "sim:cpu"});
   const auto session = std::move(*simulated->open_session()), mine = open();
   ASSERT_TRUE(session->feed(ids_, nullptr));
@@ -290,8 +290,8 @@ class ConstrainedTest : public EngineTest {
   std::unique_ptr<Session> session_;
 };
 
-// TOOL-09: characters of several bytes, which several tokens make up.
-TEST_P(ConstrainedTest, MultiByteTextsComeOutWhole) {
+// Characters of several bytes, which several tokens make up.
+TEST_P(ConstrainedTest, Tool09MultiByteTextsComeOutWhole) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     const auto got = answer({Constraint::Kind::json_schema, R"({"enum":["서울","부산","😀"]})"},
                             {.sampler = {.temperature = 2, .seed = seed}, .max_tokens = 100});
@@ -324,8 +324,8 @@ TEST_P(ConstrainedTest, TextWithoutAChoiceIsNotSampled) {
   EXPECT_GE(got->forced_tokens, 5);
 }
 
-// TOOL-04: a model that likes nothing better than white space.
-TEST_P(ConstrainedTest, WhiteSpaceDoesNotGoOnForEver) {
+// A model that likes nothing better than white space.
+TEST_P(ConstrainedTest, Tool04WhiteSpaceDoesNotGoOnForEver) {
   GenerateOptions options{.sampler = {.temperature = 1, .seed = 1}, .max_tokens = 1000};
   for (TokenId id = 0; id < engine_->tokenizer().vocabulary_size(); ++id) {
     const std::string_view bytes = engine_->tokenizer().bytes(id);
@@ -358,8 +358,8 @@ TEST_P(ConstrainedTest, WhatCannotBeMetIsRefusedBeforeThePromptIsRead) {
   }
 }
 
-// TOK-06: a budget closes the reasoning; the answer, and only that, keeps to its grammar.
-TEST_P(ConstrainedTest, ReasoningHasABudgetAndNoGrammar) {
+// A budget closes the reasoning; the answer, and only that, keeps to its grammar.
+TEST_P(ConstrainedTest, Tok06ReasoningHasABudgetAndNoGrammar) {
   for (const int64_t budget : {0, 1, 7}) {
     GenerateOptions options{.sampler = {.temperature = 0},
                             .max_tokens = 100,
@@ -382,7 +382,7 @@ TEST_P(ConstrainedTest, ReasoningHasABudgetAndNoGrammar) {
   }
 }
 
-TEST_P(ConstrainedTest, ReasoningThatIsNotClosedIsNoAnswer) {
+TEST_P(ConstrainedTest, Tok06ReasoningThatIsNotClosedIsNoAnswer) {
   GenerateOptions options{
       .sampler = {.temperature = 0}, .max_tokens = 9, .end_tokens = GenerateOptions::EndTokens::ignore};
   options.reasoning = {.markers = {.open = "<think>", .close = "</think>"},

@@ -31,7 +31,7 @@ SamplerOptions plain(uint64_t seed) { return {.temperature = 1, .top_k = 0, .top
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-TEST(Sampler, GreedyIgnoresEverythingElse) {
+TEST(Sampler, Qual03GreedyIgnoresEverythingElse) {
   SamplerOptions options{.temperature = 0,
                          .top_k = 1,
                          .top_p = 0.1,

@@ -115,7 +115,7 @@ TEST_P(SmallBpe, EveryTextComesBackByteForByte) {
   for (const std::string& text : read_corpus()) EXPECT_EQ(decode(*tokenizer, encode(*tokenizer, text)), text);
 }
 
-TEST_P(SmallBpe, LongRunsTakeLinearTime) {
+TEST_P(SmallBpe, Tok01LongRunsTakeLinearTime) {
   const auto tokenizer = small(GetParam());
   const auto repeat = [](std::string_view unit, int count) {
     std::string text;

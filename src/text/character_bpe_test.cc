@@ -76,8 +76,7 @@ TEST(CharacterBpe, EveryTextComesBackByteForByte) {
   }
 }
 
-// Field case TOK-01.
-TEST(CharacterBpe, LongRunsTakeLinearTime) {
+TEST(CharacterBpe, Tok01LongRunsTakeLinearTime) {
   const auto tokenizer = *make_character_bpe_tokenizer(read_vocabulary("small-character-bpe"));
   for (const std::string_view unit : {"A", " ", "\n", "가", "7", "\xff", "<", "the "}) {
     std::string text;

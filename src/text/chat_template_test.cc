@@ -163,8 +163,8 @@ TEST(ChatTemplate, CallsAndResultsAreGiven) {
   EXPECT_EQ(render(parse(source), messages), R"(assistant:[c1 f {"a": 1}][ g {"b": 2}]tool:7(c1 f))");
 }
 
-// TOOL-01: what a model wrote wrongly must not make the conversation impossible to go on with.
-TEST(ChatTemplate, BrokenArgumentsOfACallArePassedOn) {
+// What a model wrote wrongly must not make the conversation impossible to go on with.
+TEST(ChatTemplate, Tool01BrokenArgumentsOfACallArePassedOn) {
   const auto shown = [](const std::string& arguments) {
     const std::string calls = R"([{"function": {"name": "f", "arguments": )" + arguments + "}}]";
     return render(parse("{{ messages[0].tool_calls[0].function.arguments | tojson }}"),
@@ -213,7 +213,7 @@ std::string repeat(std::string_view text, int count) {
 }
 
 // Templates come from files of strangers: each of these ends with an error, soon, without much memory.
-TEST(ChatTemplate, HostileTemplatesAreStopped) {
+TEST(ChatTemplate, Tok09HostileTemplatesAreStopped) {
   const std::string hostile[] = {
       "{% for i in range(10**9) %}x{% endfor %}",
       "{% for i in range(100000) %}{% for j in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endfor %}{% "
@@ -254,7 +254,7 @@ TEST(ChatTemplate, HostileTemplatesAreStopped) {
   }
 }
 
-TEST(ChatTemplate, DeepTemplatesAreErrorsOrRender) {
+TEST(ChatTemplate, Tok09DeepTemplatesAreErrorsOrRender) {
   const std::string deep[] = {
       "{{ " + std::string(100'000, '(') + "1" + std::string(100'000, ')') + " }}",
       "{{ " + std::string(100'000, '[') + std::string(100'000, ']') + " }}",

@@ -179,8 +179,8 @@ TEST_F(GbnfTest, ErrorsGiveTheLine) {
   EXPECT_THAT(message("root ::= \"\xff\""), HasSubstr("not UTF-8"));
 }
 
-// TOOL-03: hostile grammars end in an error, not in a crash.
-TEST_F(GbnfTest, HostileGrammarsAreErrors) {
+// They end in an error, not in a crash.
+TEST_F(GbnfTest, Tool03HostileGrammarsAreErrors) {
   EXPECT_FALSE(lark_from_gbnf("root ::= " + std::string(60'000, '(') + "\"a\"" + std::string(60'000, ')')));
   EXPECT_FALSE(lark_from_gbnf("root ::= \"a\"" + std::string(60'000, '*')));
   EXPECT_FALSE(lark_from_gbnf(std::string(2 << 20, ' ')));

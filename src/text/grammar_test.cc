@@ -121,7 +121,7 @@ TEST_F(GrammarTest, ControlTokensAreNotText) {
 }
 
 // Chooses white space whenever it may: the answer must end all the same.
-TEST_F(GrammarTest, WhiteSpaceEnds) {
+TEST_F(GrammarTest, Tool04WhiteSpaceEnds) {
   Grammar grammar = schema(kPerson);
   const std::string rest = R"({"age":1,"ok":true})";
   size_t position = 0;
@@ -162,7 +162,7 @@ TEST_F(GrammarTest, NonsenseIsAnError) {
   EXPECT_TRUE(Grammar::from_json_schema("true", *vocabulary_));
 }
 
-TEST_F(GrammarTest, HostileGrammarsAreErrors) {
+TEST_F(GrammarTest, Tool03HostileGrammarsAreErrors) {
   std::string schema_source;
   for (int i = 0; i < 10'000; ++i) schema_source += R"({"type":"array","items":)";
   schema_source += "{}" + std::string(10'000, '}');

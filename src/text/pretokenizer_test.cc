@@ -120,8 +120,8 @@ TEST(PreTokenizer, TextIsNeverLost) {
   }
 }
 
-// Field case TOK-01, for every rule: long runs, also where an expression fails at each of their places.
-TEST(PreTokenizer, LongRunsTakeLinearTime) {
+// For every rule: long runs, also where an expression fails at each of their places.
+TEST(PreTokenizer, Tok01LongRunsTakeLinearTime) {
   for (const auto& [name, hashes] : read_words()) {
     const auto pre_tokenizer = PreTokenizer::create(name);
     for (const std::string_view unit :

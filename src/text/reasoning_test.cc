@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TOK-06: scripted answers, each in pieces of every size: the parts must not depend on the pieces.
+// Scripted answers, each in pieces of every size: the parts must not depend on the pieces.
 #include "text/reasoning.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ void expect(Start start, std::string_view text, const std::string& reasoning, co
   }
 }
 
-TEST(Reasoning, ScriptedAnswers) {
+TEST(Reasoning, Tok06ScriptedAnswers) {
   expect(Start::answer, "<think>\nHm, 2 < 3.\n</think>\n\nYes.", "Hm, 2 < 3.", "Yes.");
   expect(Start::answer, "No thoughts.", "", "No thoughts.");
   expect(Start::answer, "  \n No thoughts.", "", "  \n No thoughts.");

@@ -89,7 +89,7 @@ TEST(SentencePiece, EveryTextComesBackByteForByte) {
   }
 }
 
-TEST(SentencePiece, LongRunsTakeLinearTime) {
+TEST(SentencePiece, Tok01LongRunsTakeLinearTime) {
   const auto tokenizer = *make_sentencepiece_tokenizer(read_vocabulary("small-sentencepiece"));
   for (const std::string_view unit : {"A", " ", "\n", "가", "7", "\xff", "<", "the "}) {
     std::string text;

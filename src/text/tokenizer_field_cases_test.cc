@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults that users of other runtimes have met, by their names in our list of field cases: none of them here, with any
-// kind of tokenizer. TOK-01 (long runs) is tested beside each kind, as LongRunsTakeLinearTime.
+// Faults that users of other runtimes have met (docs/field-cases.md): none of them here, with any kind of tokenizer.
+// Long runs are tested beside each kind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

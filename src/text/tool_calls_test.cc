@@ -92,8 +92,8 @@ TEST(ToolCalls, Hermes) {
          {{"f", R"({"a": "</tool_call> } \" {"})"}});
 }
 
-// TOOL-06: each call once, in its order.
-TEST(ToolCalls, ParallelCalls) {
+// Each call once, in its order.
+TEST(ToolCalls, Tool06ParallelCallsComeOnceEach) {
   expect(ToolFormat::hermes,
          "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>\n<tool_call>\n{\"name\": \"f\", "
          "\"arguments\": {\"a\": 2}}\n</tool_call>",
@@ -152,7 +152,7 @@ TEST(ToolCalls, Lfm) {
          R"(<|tool_call_start|>[f(a=True, b=None, c={'k': (1.5, -2e3)}, d="it's \"q\"\n")]<|tool_call_end|>)", "",
          {{"f", R"({"a": true, "b": null, "c": {"k": [1.5, -2e3]}, "d": "it's \"q\"\n"})"}});
   expect(ToolFormat::lfm, R"(<|tool_call_start|>[f(a="\u00e9\ud83d\ude00\b\/", b='it\'s')]<|tool_call_end|>)", "",
-         {{"f", R"({"a": "é😀\b/", "b": "it's"})"}});
+         {{"f", "{\"a\": \"é😀\\u0008/\", \"b\": \"it's\"}"}});
   expect(ToolFormat::lfm, "<|tool_call_start|>[f(a=)]<|tool_call_end|>", "<|tool_call_start|>[f(a=)]<|tool_call_end|>",
          {});
 }
@@ -196,8 +196,7 @@ TEST(ToolCalls, ArgumentsComeInPieces) {
   EXPECT_TRUE(parser.finish().empty());
 }
 
-// TOOL-03: depth is bounded.
-TEST(ToolCalls, DeepNestingIsText) {
+TEST(ToolCalls, Tool03DeepNestingIsText) {
   const std::string deep(100'000, '[');
   EXPECT_FALSE(is_json(deep));
   const auto hermes = in_pieces({.format = ToolFormat::hermes, .names = {}, .takes_text = {}},

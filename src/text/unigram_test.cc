@@ -107,8 +107,7 @@ TEST(Unigram, IdsAreThoseOfTheReference) {
   EXPECT_GT(expect_golden_ids(**make_unigram_tokenizer(vocabulary), "small-unigram-as-is"), 2400);
 }
 
-// Field case TOK-01.
-TEST(Unigram, LongRunsTakeLinearTime) {
+TEST(Unigram, Tok01LongRunsTakeLinearTime) {
   const auto tokenizer = *make_unigram_tokenizer(small());
   for (const std::string_view unit : {"A", " ", "\n", "가", "7", "\xff", "<", "the ", "ﬁ"}) {
     std::string text;

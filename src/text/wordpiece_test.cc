@@ -85,8 +85,7 @@ TEST(WordPiece, IdsAreThoseOfTheReference) {
   EXPECT_GT(expect_golden_ids(**make_wordpiece_tokenizer(vocabulary), "small-wordpiece-cased"), 2200);
 }
 
-// Field case TOK-01.
-TEST(WordPiece, LongRunsTakeLinearTime) {
+TEST(WordPiece, Tok01LongRunsTakeLinearTime) {
   Vocabulary vocabulary = read_vocabulary("small-wordpiece");
   vocabulary.unknown = kUnknown;
   const auto tokenizer = *make_wordpiece_tokenizer(vocabulary);
