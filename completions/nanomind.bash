@@ -31,7 +31,7 @@ _nanomind() {
     --logits | --json-schema | --grammar | --tools | --gbnf | --lark) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     -t | --threads | -n | --max-tokens | --ctx | --memory | --system | --temp | --top-k | --top-p | --min-p | --repeat-penalty | --seed | \
       --typical-p | --presence-penalty | --frequency-penalty | --repeat-last | --dry | --dry-base | --dry-length | --dry-window | \
-      --dry-breaker | --xtc | --xtc-threshold | --mirostat | --mirostat-rate | --logit-bias | --stop | --regex | --logprobs | --think-budget | \
+      --dry-breaker | --xtc | --xtc-threshold | --mirostat | --mirostat-rate | --logit-bias | --stop | --regex | --tool-choice | --logprobs | --think-budget | \
       -p | --prefill | --decode | -r | --repetitions | --chunks) return ;;
   esac
   case $command in
@@ -39,6 +39,7 @@ _nanomind() {
     chat) options="--verbose --ctx $answer $engine" ;;
     convert) options="-o --output --type -t --threads" ;;
     quantize) options="--type --rule --head --embedding -t --threads" ;;
+    pull) options="--verify" ;;
     pack) options=$engine ;;
     list | doctor | show) options="--json" ;;
     tokenize) options="--json --special --no-bos" ;;

@@ -81,6 +81,7 @@ complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -l draft -
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -l when-full -a 'stop slide' -d 'When the context is full'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -l think-budget -d 'Most tokens to think'
 complete -c nanomind -n '__fish_seen_subcommand_from run' -f -l show-thinking -d 'Show what the model thinks'
+complete -c nanomind -n '__fish_seen_subcommand_from pull' -f -l verify -d 'Compare the hash of a model that is here'
 complete -c nanomind -n '__fish_seen_subcommand_from run' -r -l tools -d 'Tools that the model may call'
 complete -c nanomind -n '__fish_seen_subcommand_from run' -x -l tool-choice -a 'none auto required' -d 'Whether it calls one'
 complete -c nanomind -n '__fish_seen_subcommand_from run' -x -l logprobs -d 'Log-probabilities in the JSON'

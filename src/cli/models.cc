@@ -64,11 +64,12 @@ Result<std::string> chosen_name(const Context& context, const std::string& text,
 }  // namespace
 
 Result<PulledModel> pull_model(const Context& context, const ModelName& name, const Catalog& catalog,
-                               const Store& store) {
+                               const Store& store, PullOptions::Check check) {
   const StoppingInterrupt interrupt;
   PullOptions options;
   options.log = context.log;
   options.stop = interrupt.token();
+  options.check = check;
   if (const std::string endpoint = environment("HF_ENDPOINT"); !endpoint.empty()) options.hub.endpoint = endpoint;
   options.hub.token = environment("HF_TOKEN");
   options.progress = [&](const PullProgress& progress) {

@@ -31,7 +31,7 @@ Result<bool> names_model(const Context& context, const std::string& text);
 
 // Fetches `name` with progress on standard error. Ctrl-C stops and keeps what has come.
 Result<PulledModel> pull_model(const Context& context, const ModelName& name, const Catalog& catalog,
-                               const Store& store);
+                               const Store& store, PullOptions::Check check = PullOptions::Check::if_changed);
 
 Result<std::unique_ptr<Engine>> load_engine(const Context& context, const LocatedModel& model,
                                             const EngineFlags& flags);

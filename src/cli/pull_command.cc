@@ -13,6 +13,7 @@ namespace {
 
 struct PullFlags {
   std::string model;
+  bool verify = false;
 };
 
 Result<void> run(const Context& context, const PullFlags& flags) {
@@ -21,7 +22,8 @@ Result<void> run(const Context& context, const PullFlags& flags) {
   std::string typed = flags.model.empty() ? context.settings.model : flags.model;
   if (typed.empty() && catalog.default_entry() != nullptr) typed = catalog.default_entry()->name;
   const ModelName name = TRY(parse_model_name(typed));
-  const PulledModel pulled = TRY(pull_model(context, name, catalog, store));
+  const auto check = flags.verify ? PullOptions::Check::always : PullOptions::Check::if_changed;
+  const PulledModel pulled = TRY(pull_model(context, name, catalog, store, check));
   context.console.note(fmt::format("{} {} ({}): {}", pulled.model.name,
                                    pulled.already_there ? "is already here" : "is here",
                                    format_bytes(pulled.model.bytes), pulled.model.path.string()));
@@ -35,6 +37,8 @@ void add_pull(CLI::App& app, Context& context, Action& action) {
   CLI::App* command =
       app.add_subcommand("pull", "Fetch a model: a catalog name, org/repo[:quant], an address, or a file");
   command->add_option("model", flags->model, "model (default: the catalog's)")->option_text("[MODEL]");
+  command->add_flag("--verify", flags->verify,
+                    "read a model that is here and compare its hash; repair what is damaged");
   command->callback([&context, &action, flags] { action = [&context, flags] { return run(context, *flags); }; });
 }
 

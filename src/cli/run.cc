@@ -107,6 +107,7 @@ nlohmann::ordered_json to_json(const Generation& generation, size_t prompt_token
       {"ids", generation.tokens},
       {"prompt_tokens", prompt_tokens},
       {"completion_tokens", sampled},
+      {"context", info.context},
       {"finish_reason", name(generation.reason)},
       {"timings",
        {{"load_ms", info.load_ms},

@@ -113,7 +113,8 @@ Result<std::optional<StoredModel>> find_present(const PullTarget& target, const 
   const auto record = TRY(store.read_record(target.file));
   const std::string wanted = target.sha256.empty() && record ? record->sha256 : target.sha256;
   if (wanted.empty()) return std::nullopt;
-  if (record && record->sha256 == wanted && record->modified_ns == modified_ns(path)) return record;
+  const bool unchanged = record && record->sha256 == wanted && record->modified_ns == modified_ns(path);
+  if (unchanged && options.check == PullOptions::Check::if_changed) return record;
   if (TRY(hash_file(path, path.string(), options)) != wanted) {
     options.log.warning(fmt::format("{} is damaged or was changed; it is fetched anew.", path.string()));
     return std::nullopt;
@@ -220,6 +221,16 @@ Result<PulledModel> pull_target(const PullTarget& target, const Store& store, co
   return PulledModel{TRY(fetch_any(target, store, options)), false};
 }
 
+// Of models that no source is known for: one that is damaged cannot be fetched anew.
+Result<void> check_stored(const StoredModel& model, const PullOptions& options) {
+  if (options.check == PullOptions::Check::if_changed) return {};
+  if (TRY(hash_file(model.path, model.path.string(), options)) == model.sha256) return {};
+  return fail(ErrorCode::corrupt,
+              fmt::format("{} is damaged or was changed. It came from {}: take it in again from there, after "
+                          "`nanomind rm {}`.",
+                          model.path.string(), model.source, model.name));
+}
+
 Result<PulledModel> pull_path(const PathName& name, const Store& store, const PullOptions& options) {
   std::error_code error;
   const fs::path real = fs::canonical(name.path, error);
@@ -230,7 +241,10 @@ Result<PulledModel> pull_path(const PathName& name, const Store& store, const Pu
   if (const auto record = TRY(store.read_record(target.file))) {
     // Only the same bytes as now count as already there.
     const bool linked = fs::equivalent(real, record->path, error) && record->modified_ns == modified_ns(real);
-    if (linked) return PulledModel{*record, true};
+    if (linked) {
+      TRY(check_stored(*record, options));
+      return PulledModel{*record, true};
+    }
   }
   const std::string sha256 = TRY(import_file(real, target, store, options));
   StoredModel model = make_record(target, store, sha256, real.string());
@@ -271,7 +285,10 @@ Result<PulledModel> pull(const ModelName& name, const Catalog& catalog, const St
     if (const CatalogEntry* entry = catalog.find(short_name->name))
       return pull_target(catalog_target(*entry), store, options);
     // A file that was pulled by path or address goes by its stem.
-    if (auto model = TRY(store.find(short_name->name))) return PulledModel{*std::move(model), true};
+    if (auto model = TRY(store.find(short_name->name))) {
+      TRY(check_stored(*model, options));
+      return PulledModel{*std::move(model), true};
+    }
     return std::unexpected(catalog.unknown(short_name->name));
   }
   if (const auto* path = std::get_if<PathName>(&name)) return pull_path(*path, store, options);

@@ -41,7 +41,10 @@ struct PullOptions {
   PipOptions pip;
   std::function<void(const PullProgress&)> progress;  // from the calling thread; may be empty
   Log log;                                            // sources that failed, notices about room
-  std::stop_token stop;                               // on request: cancelled, and what has come is kept
+  // What is here already is hashed again: only if it changed since the last time, by size and time, or always, which
+  // also finds what a bad disk did.
+  enum class Check { if_changed, always } check = Check::if_changed;
+  std::stop_token stop;  // on request: cancelled, and what has come is kept
   // Free bytes for this user on the disk of a folder; replaced in tests.
   std::function<Result<uint64_t>(const std::filesystem::path&)> free_space;
 };

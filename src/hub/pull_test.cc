@@ -195,6 +195,27 @@ TEST_F(Pull, ADamagedModelIsFetchedAnew) {
   expect_stored();
 }
 
+TEST_F(Pull, Load07WhatABadDiskDidIsFoundWhenAsked) {
+  TestServer server([&](const ServerRequest& r) { return serve_content(r, content_, "\"1\""); });
+  const Catalog models = catalog(url_source(server.url("/m")));
+  ASSERT_TRUE(pull_m(models));
+  // Other bytes of the same size and time.
+  const fs::path path = store_.path_of("m.gguf");
+  const auto time = fs::last_write_time(path);
+  std::string damaged = content_;
+  damaged[1000] ^= 1;
+  write_file(path, damaged);
+  fs::last_write_time(path, time);
+  EXPECT_TRUE(pull_m(models)->already_there);
+  options_.check = PullOptions::Check::always;
+  const auto pulled = pull_m(models);
+  ASSERT_TRUE(pulled) << pulled.error().message;
+  EXPECT_FALSE(pulled->already_there);
+  EXPECT_THAT(notices_, HasSubstr("damaged"));
+  expect_stored();
+  EXPECT_TRUE(pull_m(models)->already_there);
+}
+
 TEST_F(Pull, AFullDiskIsSaidBeforeAnythingIsFetched) {
   TestServer server([&](const ServerRequest& r) { return serve_content(r, content_, "\"1\""); });
   const Catalog models = catalog(url_source(server.url("/m")));

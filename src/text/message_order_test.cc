@@ -18,7 +18,9 @@ using testing::HasSubstr;
 std::vector<Message> conversation(std::string_view roles) {
   std::vector<Message> messages;
   for (const char role : roles) {
-    messages.push_back({.role = role == 's' ? "system" : role == 'u' ? "user" : "assistant",
+    messages.push_back({.role = role == 's'   ? "system"
+                                : role == 'u' ? "user"
+                                              : "assistant",
                         .content = "content" + std::to_string(messages.size()) + "."});
   }
   return messages;
@@ -30,8 +32,8 @@ std::string roles(std::span<const Message> messages) {
   return letters;
 }
 
-constexpr std::string_view kOrders[] = {"u",   "su",   "us",   "usu",  "suu",  "uu",    "au",   "a",
-                                        "uau", "uaau", "ssu",  "s",    "suas", "uasau", "aauu", "sausua"};
+constexpr std::string_view kOrders[] = {"u",   "su",   "us",  "usu", "suu",  "uu",    "au",   "a",
+                                        "uau", "uaau", "ssu", "s",   "suas", "uasau", "aauu", "sausua"};
 
 TEST(MessageOrder, Tok07EveryOrderOfRolesRenders) {
   const std::string sources[] = {
@@ -45,8 +47,7 @@ TEST(MessageOrder, Tok07EveryOrderOfRolesRenders) {
       "at the beginning.') }}{% endif %}{{ m.role }}: {{ m.content }}\n{% endfor %}"};
   for (const std::string& source : sources) {
     std::ifstream file("tests/data/chat_template/" + source);
-    const auto parsed =
-        ChatTemplate::parse(file ? std::string(std::istreambuf_iterator<char>(file), {}) : source);
+    const auto parsed = ChatTemplate::parse(file ? std::string(std::istreambuf_iterator<char>(file), {}) : source);
     ASSERT_TRUE(parsed) << parsed.error().message;
     for (const std::string_view order : kOrders) {
       const auto messages = conversation(order);

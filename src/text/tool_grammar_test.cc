@@ -138,7 +138,7 @@ class ToolGrammarTest : public testing::Test {
   std::optional<GrammarVocabulary> vocabulary_;
 };
 
-TEST_F(ToolGrammarTest, EachFamilyWritesAsItsModelsDo) {
+TEST_F(ToolGrammarTest, Tool07EachFamilyWritesAsItsModelsDo) {
   const std::pair<ToolFormat, std::string> calls[] = {
       {ToolFormat::hermes,
        "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\", \"days\": [1, 2]}}\n"
@@ -168,7 +168,7 @@ TEST_F(ToolGrammarTest, EachFamilyWritesAsItsModelsDo) {
   }
 }
 
-TEST_F(ToolGrammarTest, WhateverIsDrawnIsReadAsCallsThatMeetTheirSchemas) {
+TEST_F(ToolGrammarTest, Tool07WhateverIsDrawnIsReadAsCallsThatMeetTheirSchemas) {
   for (const ToolFormat format : kFormats) {
     for (uint32_t seed = 0; seed < 20; ++seed) {
       const std::string text = draw(grammar(format), seed);

@@ -26,7 +26,7 @@ class Run(ProgramTest):
 
     def test_json(self):
         answer = self.answer("--raw", "hello", stdin=None)
-        self.assertEqual(set(answer), {"model", "text", "ids", "prompt_tokens", "completion_tokens", "finish_reason", "timings"})
+        self.assertEqual(set(answer), {"model", "text", "ids", "prompt_tokens", "completion_tokens", "context", "finish_reason", "timings"})
         self.assertEqual(len(answer["ids"]), 4)
         self.assertEqual(answer["completion_tokens"], 4)
         self.assertEqual(answer["finish_reason"], "length")
