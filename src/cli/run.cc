@@ -75,6 +75,7 @@ Result<ChatPrompt> make_prompt(const Context& context, const RunFlags& flags, co
     context.console.note(
         "This is a base model without a chat template: it continues the text rather than answering it.");
   }
+  if (!flags.answer.system.empty()) context.console.note("The system message is left out: it needs a chat template.");
   const auto control = flags.special ? ControlTokens::recognise : ControlTokens::as_text;
   auto prompt = engine.tokenizer().encode(question, control, Beginning::add_if_model_does);
   if (prompt.empty()) return fail(ErrorCode::invalid_argument, "The text is empty; there is nothing to continue.");
@@ -212,7 +213,13 @@ Result<void> answer(const Context& context, const RunFlags& flags, const Located
   Interrupt interrupt(Interrupt::Again::ends_program);
   AnswerWriter writer(context, flags, tools, prompt.tool_format);
   writer.listen(options);
-  const Generation generation = TRY(generate_answer(context, *session, prompt.tokens, options, interrupt));
+  auto generated = generate_answer(context, *session, prompt.tokens, options, interrupt);
+  if (!generated && generated.error().code == ErrorCode::invalid_argument && choice.requires_call()) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("The parameters of the tools in {} ask for what calls cannot be kept to. {}", flags.tools,
+                            generated.error().message));
+  }
+  const Generation generation = TRY(std::move(generated));
   writer.finish();
   if (flags.json) {
     auto json = to_json(generation, prompt.tokens.size(), engine, model.name);

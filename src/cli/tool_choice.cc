@@ -34,7 +34,7 @@ Result<ToolChoice> parse_tool_choice(const std::string& text, const nlohmann::or
 Result<void> apply_tool_choice(const ToolChoice& choice, const nlohmann::ordered_json& tools, ToolFormat format,
                                const Tokenizer& tokenizer, GenerateOptions& options) {
   using Kind = ToolChoice::Kind;
-  if (choice.kind == Kind::automatic || choice.kind == Kind::none) return {};
+  if (!choice.requires_call()) return {};
   if (options.constraint) {
     return fail(ErrorCode::invalid_argument,
                 "An answer that must be a call of a tool has the form of one: leave out --json-schema, --grammar, "

@@ -14,6 +14,8 @@ namespace nanomind {
 struct ToolChoice {
   enum class Kind { automatic, none, required, named } kind = Kind::automatic;
   std::string name;  // of the tool, where it is named
+
+  bool requires_call() const { return kind == Kind::required || kind == Kind::named; }
 };
 
 // Reads "auto" or "", "none", "required", or the name of one of the tools, which are those of read_tools. An unknown

@@ -167,6 +167,8 @@ class Run(ProgramTest):
             self.skipTest("tiny-gemma3 has a chat template")
         done = self.expect(0, "run", gemma, "hello", "-n", "2", stdin=None)
         self.assertIn(b"base model", done.stderr)
+        done = self.expect(0, "run", gemma, "hello", "-n", "2", "--system", "Be brief.", stdin=None)
+        self.assertIn(b"system message is left out", done.stderr)
         self.assertIn(b"base model", self.expect(1, "chat", gemma, stdin=b"hello\n").stderr)
 
 
