@@ -17,8 +17,8 @@ struct CallableTool {
   std::string parameters;  // JSON schema of its arguments, an object; empty: it takes none
 };
 
-enum class CallCount { one, some };  // some: 1 to kMostCalls
-inline constexpr size_t kMostCalls = 16;
+enum class CallCount { one, some };      // some: 1 to kMostCalls
+inline constexpr size_t kMostCalls = 8;  // small models do not stop by themselves
 
 // A grammar in Lark (Grammar::from_lark) of calls of these tools and nothing else, with arguments that meet the
 // schemas. Arguments that a schema does not name are left out, unless it says that there may be others. White space is
