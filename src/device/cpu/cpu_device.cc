@@ -14,8 +14,8 @@
 #include "device/cpu/compiler.h"
 #include "device/cpu/host_buffer.h"
 #include "device/cpu/instructions.h"
-#include "device/cpu/step_size.h"
 #include "device/cpu/key_rotation.h"
+#include "device/cpu/step_size.h"
 #include "kernels/cpu/select.h"
 
 namespace nanomind {
