@@ -81,9 +81,12 @@ uint32_t gguf_file_type(DType dtype) {
     case DType::q4_k: return 15;
     case DType::q5_k: return 17;
     case DType::q6_k: return 18;
+    case DType::iq4_nl: return 25;
+    case DType::iq4_xs: return 30;
     case DType::bf16: return 32;
-    default: return 1024;  // "guessed"
+    case DType::mxfp4: return 38;
   }
+  return 1024;  // "guessed"
 }
 
 Result<Converted> convert_checkpoint(const std::filesystem::path& source, const std::filesystem::path& target,

@@ -9,7 +9,6 @@
 #include <regex>
 
 #include "convert/convert.h"
-#include "convert/quantize_row.h"
 
 namespace nanomind {
 namespace {
@@ -20,10 +19,12 @@ struct NamedMix {
   uint32_t file_type;  // of the GGUF specification
 };
 constexpr NamedMix kMixes[] = {
-    {"q3_k_s", {DType::q3_k, MixSize::small}, 11},  {"q3_k_m", {DType::q3_k, MixSize::medium}, 12},
-    {"q3_k_l", {DType::q3_k, MixSize::large}, 13},  {"q4_k_s", {DType::q4_k, MixSize::small}, 14},
-    {"q4_k_m", {DType::q4_k, MixSize::medium}, 15}, {"q5_k_s", {DType::q5_k, MixSize::small}, 16},
-    {"q5_k_m", {DType::q5_k, MixSize::medium}, 17},
+    {"q2_k", {DType::q2_k, MixSize::medium}, 10},       {"q2_k_s", {DType::q2_k, MixSize::small}, 21},
+    {"iq4_nl", {DType::iq4_nl, MixSize::medium}, 25},   {"iq4_xs", {DType::iq4_xs, MixSize::medium}, 30},
+    {"mxfp4_moe", {DType::mxfp4, MixSize::medium}, 38}, {"q3_k_s", {DType::q3_k, MixSize::small}, 11},
+    {"q3_k_m", {DType::q3_k, MixSize::medium}, 12},     {"q3_k_l", {DType::q3_k, MixSize::large}, 13},
+    {"q4_k_s", {DType::q4_k, MixSize::small}, 14},      {"q4_k_m", {DType::q4_k, MixSize::medium}, 15},
+    {"q5_k_s", {DType::q5_k, MixSize::small}, 16},      {"q5_k_m", {DType::q5_k, MixSize::medium}, 17},
 };
 
 constexpr size_t kLongestName = 512;  // that expressions are asked about
@@ -51,6 +52,14 @@ bool stays(const GgufTensor& tensor) {
 
 // --- mixes ---
 
+// What mixes ask about a model.
+struct Facts {
+  int64_t layers = 1, experts = 0;
+  int64_t sharing = 1;  // query heads of a key head
+};
+
+bool is_iq4(DType dtype) { return dtype == DType::iq4_nl || dtype == DType::iq4_xs; }
+
 // Layers whose tensors matter more: the first and the last eighth, and every third between.
 bool is_important(int64_t layer, int64_t layers) {
   return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
@@ -66,47 +75,67 @@ int64_t layer_of(std::string_view name) {
   return layer;
 }
 
-DType for_value(const Mix& mix, int64_t layer, int64_t layers) {
-  const bool important = is_important(layer, layers);
+DType mixed_value(const Mix& mix, int64_t layer, const Facts& facts) {
+  const bool is_shared = facts.sharing >= 4;  // small, and many heads depend on it
+  if (mix.base == DType::q2_k) return is_shared ? DType::q4_k : mix.size == MixSize::medium ? DType::q3_k : mix.base;
+  if (is_iq4(mix.base)) return is_shared ? DType::q5_k : mix.base;
   if (mix.base == DType::q3_k) {
     if (mix.size == MixSize::large) return DType::q5_k;
     if (mix.size == MixSize::medium) return layer < 2 ? DType::q5_k : DType::q4_k;
     return mix.base;
   }
-  if (mix.size == MixSize::medium && important) return DType::q6_k;
+  if (mix.size == MixSize::medium && is_important(layer, facts.layers)) return DType::q6_k;
   if (mix.base == DType::q4_k && mix.size == MixSize::small && layer < 4) return DType::q5_k;
   return mix.base;
 }
 
+DType for_value(const Mix& mix, int64_t layer, const Facts& facts) {
+  if (facts.experts == 8) return DType::q8_0;  // which is next to nothing beside the experts
+  const DType dtype = mixed_value(mix, layer, facts);
+  const bool is_large = facts.layers == 80 && facts.sharing > 1;
+  return is_large && (dtype == DType::q3_k || dtype == DType::q4_k) ? DType::q5_k : dtype;
+}
+
 DType for_down(const Mix& mix, int64_t layer, int64_t layers) {
+  const bool is_first = layer < layers / 8;
+  if (mix.base == DType::q2_k) {
+    if (mix.size == MixSize::medium) return DType::q3_k;
+    return is_first ? DType::q4_k : mix.base;
+  }
+  if (is_iq4(mix.base)) return is_first ? DType::q5_k : mix.base;
   if (mix.base == DType::q3_k) {
     if (mix.size == MixSize::large) return DType::q5_k;
     if (mix.size == MixSize::medium) return layer < layers / 16 ? DType::q5_k : DType::q4_k;
     return mix.base;
   }
   if (mix.size == MixSize::medium && is_important(layer, layers)) return DType::q6_k;
-  if (mix.base == DType::q4_k && mix.size == MixSize::small && layer < layers / 8) return DType::q5_k;
+  if (mix.base == DType::q4_k && mix.size == MixSize::small && is_first) return DType::q5_k;
   return mix.base;
 }
 
 DType for_joined(const Mix& mix) {
   if (mix.base == DType::q3_k && mix.size != MixSize::small) return DType::q4_k;
   if (mix.size != MixSize::medium) return mix.base;
-  return mix.base == DType::q4_k ? DType::q5_k : DType::q6_k;
+  return mix.base == DType::q4_k ? DType::q5_k : mix.base == DType::q5_k ? DType::q6_k : mix.base;
 }
 
-DType for_output(const Mix& mix) {
+DType for_output(const Mix& mix, const Facts& facts) {
+  if (facts.experts == 8 && mix.base != DType::q5_k && mix.size != MixSize::large) return DType::q5_k;
+  if (mix.base == DType::q2_k && mix.size == MixSize::medium) return DType::q3_k;
   if (mix.base != DType::q3_k) return mix.base;
   return mix.size == MixSize::large ? DType::q5_k : mix.size == MixSize::medium ? DType::q4_k : mix.base;
 }
 
-DType from_mix(const Mix& mix, std::string_view name, int64_t layers) {
+DType from_mix(const Mix& mix, const GgufTensor& tensor, const Facts& facts) {
+  const std::string_view name = tensor.name;
   if (mix.size == MixSize::plain) return mix.base;
+  if (mix.base == DType::mxfp4) return tensor.shape.rank > 2 ? mix.base : DType::q8_0;
   const int64_t layer = layer_of(name);
-  if (name.contains(".attn_v.")) return for_value(mix, layer, layers);
-  if (name.contains(".ffn_down")) return for_down(mix, layer, layers);
+  if (name.contains(".attn_v.")) return for_value(mix, layer, facts);
+  if (name.contains(".attn_k.") && facts.experts == 8) return DType::q8_0;
+  if (name.contains(".ffn_down")) return for_down(mix, layer, facts.layers);
   if (name.contains(".attn_qkv.")) return for_joined(mix);
-  if (name.contains(".attn_output.")) return for_output(mix);
+  if (name.contains(".attn_output.")) return for_output(mix, facts);
   return mix.base;
 }
 
@@ -120,10 +149,21 @@ DType fit_columns(DType dtype, int64_t columns) {
       case DType::q4_k: dtype = DType::q5_0; break;
       case DType::q5_k: dtype = DType::q5_1; break;
       case DType::q6_k: dtype = DType::q8_0; break;
+      case DType::iq4_xs: dtype = DType::iq4_nl; break;
       default: break;
     }
   }
   return fits(dtype) ? dtype : DType::f16;
+}
+
+Facts facts_of(const GgufFile& file, std::string_view architecture) {
+  const auto count = [&](std::string_view key, uint64_t otherwise) {
+    return static_cast<int64_t>(file.get_uint(fmt::format("{}.{}", architecture, key)).value_or(otherwise));
+  };
+  const int64_t heads = count("attention.head_count", 1), key_heads = count("attention.head_count_kv", 0);
+  return {.layers = count("block_count", 1),
+          .experts = count("expert_count", 0),
+          .sharing = key_heads > 0 ? heads / key_heads : 1};
 }
 
 // --- rules ---
@@ -165,15 +205,16 @@ class Patterns {
 Result<Mix> parse_mix(std::string_view text) {
   const std::string wanted = lower(text);
   std::vector<std::string> known;
-  for (const DType dtype : kDTypes) {
-    if (!can_quantize(dtype)) continue;
-    known.push_back(lower(traits(dtype).name));
-    if (known.back() == wanted) return Mix{dtype, MixSize::plain};
-  }
   for (const NamedMix& named : kMixes) {
     known.emplace_back(named.name);
     if (named.name == wanted) return named.mix;
   }
+  for (const DType dtype : kDTypes) {
+    known.push_back(lower(traits(dtype).name));
+    if (known.back() == wanted) return Mix{dtype, MixSize::plain};
+  }
+  std::ranges::sort(known);
+  known.erase(std::ranges::unique(known).begin(), known.end());
   return fail(ErrorCode::invalid_argument,
               fmt::format("There is no type '{}' to write; known are {}.", text, fmt::join(known, ", ")));
 }
@@ -190,15 +231,17 @@ Result<std::vector<std::optional<DType>>> choose_types(const GgufFile& file, con
   const bool is_tied = file.tensor("output.weight") == nullptr;
   const std::string_view architecture = file.get_string("general.architecture").value_or("");
   const bool is_encoder = !file.get_bool(fmt::format("{}.attention.causal", architecture)).value_or(true);
-  const auto layers = static_cast<int64_t>(file.get_uint(fmt::format("{}.block_count", architecture)).value_or(1));
+  const Facts facts = facts_of(file, architecture);
+  const DType least_head =
+      choice.mix.base == DType::mxfp4 && choice.mix.size != MixSize::plain ? DType::q8_0 : DType::q6_k;
   std::vector<std::optional<DType>> types;
   for (const GgufTensor& tensor : file.tensors()) {
     auto& type = types.emplace_back();
     if (stays(tensor)) continue;
     const bool is_table = tensor.name == "token_embd.weight";
     const bool is_head = tensor.name == "output.weight" || (is_table && is_tied && !is_encoder);
-    DType dtype = from_mix(choice.mix, tensor.name, layers);
-    if (is_head) dtype = at_least(dtype, DType::q6_k);
+    DType dtype = from_mix(choice.mix, tensor, facts);
+    if (is_head && choice.head_default == HeadDefault::finer) dtype = at_least(dtype, least_head);
     if (is_table && choice.embedding) dtype = *choice.embedding;
     if (is_head && choice.head) dtype = *choice.head;
     if (const auto ruled = TRY(patterns.find(tensor.name))) dtype = *ruled;

@@ -15,14 +15,15 @@
 
 namespace nanomind {
 
-// "q4_k_m" and the like: what most matrices get, and how much more the others.
+// "q4_k_m" and the like: what most matrices get, and how much more the others. Plain: all get the same.
 enum class MixSize { plain, small, medium, large };
 struct Mix {
   DType base = DType::q8_0;
   MixSize size = MixSize::plain;
 };
 
-// A type ("q4_0", "q6_k") or a mix ("q4_k_m"), in any case. invalid_argument, with the list of both.
+// A type ("q4_0", "q6_k") or a mix ("q4_k_m"), in any case; q2_k, iq4_nl and iq4_xs are names of mixes too, and mean
+// those. invalid_argument, with the list of all.
 Result<Mix> parse_mix(std::string_view text);
 
 // What general.file_type says of it.
@@ -34,10 +35,16 @@ struct TypeRule {
   DType dtype = DType::q8_0;
 };
 
+enum class HeadDefault {
+  finer,  // Q6_K, or more if the mix is
+  as_others,
+};
+
 struct TypeChoice {
   Mix mix;
-  std::vector<TypeRule> rules;     // the first that matches decides
-  std::optional<DType> head;       // the matrix that makes logits; by default Q6_K, or more if the mix is
+  std::vector<TypeRule> rules;  // the first that matches decides
+  HeadDefault head_default = HeadDefault::finer;
+  std::optional<DType> head;       // the matrix that makes logits
   std::optional<DType> embedding;  // the table of tokens, where it is not the head too
 };
 

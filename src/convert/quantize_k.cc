@@ -9,29 +9,13 @@
 #include <span>
 
 #include "convert/scale_search.h"
+#include "convert/super_search.h"
 #include "tensor/half.h"
 
 namespace nanomind {
 namespace {
 
 constexpr int kMostSubs = 16;
-constexpr int kRounds = 2;  // in which small scales, then halves are improved
-
-// The share of the largest small scale that the halves are tried for: to clip the largest a little may serve the
-// others.
-constexpr float kShares[] = {1.0F, 0.97F, 1.04F};
-
-// Chooses small scales and codes and fits the halves in turn, from `tried` on; keeps the best in `best`.
-template <typename Quantizer, typename Super>
-void improve(Quantizer& quantizer, Super& tried, Super& best) {
-  for (int round = 0; round < kRounds; ++round) {
-    quantizer.choose_small(tried);
-    if (tried.error < best.error) best = tried;
-    if (!quantizer.refit(tried)) break;
-  }
-  quantizer.choose_small(tried);
-  if (tried.error < best.error) best = tried;
-}
 
 // --- x = d * sc[s] * q - dmin * mn[s], q from 0 to high, sc and mn from 0 to most ---
 
@@ -61,7 +45,7 @@ class OffsetQuantizer {
     const float scale = *std::ranges::max_element(scales_), offset = *std::ranges::max_element(offsets_);
     const auto most = static_cast<float>(kind_.most);
     OffsetSuper best;
-    for (const float share : kShares) {
+    for (const float share : kSuperShares) {
       OffsetSuper tried{.d = as_half(share * scale / most), .dmin = as_half(share * offset / most)};
       for (int s = 0; s < kind_.subs; ++s) {
         tried.sc[s] = small(scales_[s], tried.d);
@@ -134,82 +118,22 @@ class OffsetQuantizer {
   std::array<uint8_t, kSuperBlock> scratch_{};
 };
 
-// --- x = d * sc[s] * q, q of a range, sc of another ---
+// --- x = d * sc[s] * q, q of a range ---
 
-struct SymmetricKind {
-  CodeRange codes, scales;
-};
-
-struct SymmetricSuper {
+// Codes of one range, in sub-blocks of 16.
+struct RangeCodes {
   static constexpr int kSubs = 16, kWidth = 16;
-  float d = 0;
-  std::array<int, kSubs> sc{};
-  std::array<int8_t, kSuperBlock> codes{};
-  double error = std::numeric_limits<double>::infinity();
+  CodeRange range;
+
+  float scale(std::span<const float> x, std::span<int8_t> codes) const { return fit_symmetric(x, range, 10, codes).d; }
+  double nearest(std::span<const float> x, float d, std::span<int8_t> codes) const {
+    return nearest_symmetric(x, d, range, codes);
+  }
 };
 
-class SymmetricQuantizer {
- public:
-  SymmetricQuantizer(const float* x, SymmetricKind kind) : x_(x), kind_(kind) {
-    for (int s = 0; s < SymmetricSuper::kSubs; ++s)
-      scales_[s] = fit_symmetric(sub(s), kind.codes, 10, codes(scratch_, s)).d;
-  }
-
-  SymmetricSuper run() {
-    float extreme = 0;
-    for (const float scale : scales_) extreme = std::abs(scale) > std::abs(extreme) ? scale : extreme;
-    SymmetricSuper best;
-    for (const float share : kShares) {
-      SymmetricSuper tried{.d = as_half(share * extreme / static_cast<float>(kind_.scales.low))};
-      for (int s = 0; s < SymmetricSuper::kSubs; ++s) {
-        const long sc = tried.d == 0 ? 0 : std::lround(scales_[s] / tried.d);
-        tried.sc[s] = static_cast<int>(std::clamp<long>(sc, kind_.scales.low, kind_.scales.high));
-      }
-      improve(*this, tried, best);
-    }
-    return best;
-  }
-
-  void choose_small(SymmetricSuper& t) {
-    t.error = 0;
-    for (int s = 0; s < SymmetricSuper::kSubs; ++s) {
-      double least = std::numeric_limits<double>::infinity();
-      const int sc = t.sc[s];
-      for (int a = std::max(kind_.scales.low, sc - 2); a <= std::min(kind_.scales.high, sc + 2); ++a) {
-        const double error = nearest_symmetric(sub(s), t.d * static_cast<float>(a), kind_.codes, codes(scratch_, s));
-        if (error >= least) continue;
-        least = error;
-        t.sc[s] = a;
-        std::ranges::copy(codes(scratch_, s), codes(t.codes, s).begin());
-      }
-      t.error += least;
-    }
-  }
-
-  bool refit(SymmetricSuper& t) const {
-    double aa = 0, ax = 0;
-    for (int i = 0; i < kSuperBlock; ++i) {
-      const double a = static_cast<double>(t.sc[i / SymmetricSuper::kWidth]) * t.codes[i];
-      aa += a * a, ax += a * x_[i];
-    }
-    if (!(aa > 0)) return false;
-    const float d = as_half(static_cast<float>(ax / aa));
-    if (d == t.d) return false;
-    t.d = d;
-    return true;
-  }
-
- private:
-  std::span<const float> sub(int s) const { return {x_ + s * SymmetricSuper::kWidth, SymmetricSuper::kWidth}; }
-  static std::span<int8_t> codes(std::array<int8_t, kSuperBlock>& all, int s) {
-    return std::span(all).subspan(static_cast<size_t>(s) * SymmetricSuper::kWidth, SymmetricSuper::kWidth);
-  }
-
-  const float* x_;
-  SymmetricKind kind_;
-  std::array<float, SymmetricSuper::kSubs> scales_{};
-  std::array<int8_t, kSuperBlock> scratch_{};
-};
+SymmetricSuper<RangeCodes> fit_range(const float* x, CodeRange codes, CodeRange scales) {
+  return SymmetricQuantizer<RangeCodes>(x, {codes}, scales).run();
+}
 
 // --- how the results lie in blocks (tensor/block.h) ---
 
@@ -249,7 +173,7 @@ void quantize(const float* x, BlockQ2_K& block) {
 }
 
 void quantize(const float* x, BlockQ3_K& block) {
-  const SymmetricSuper t = SymmetricQuantizer(x, {.codes = {-4, 3}, .scales = {-32, 31}}).run();
+  const auto t = fit_range(x, {-4, 3}, {-32, 31});
   block = {};
   block.d = half_from_float(t.d);
   for (int s = 0; s < 16; ++s) {
@@ -284,7 +208,7 @@ void quantize(const float* x, BlockQ5_K& block) {
 }
 
 void quantize(const float* x, BlockQ6_K& block) {
-  const SymmetricSuper t = SymmetricQuantizer(x, {.codes = {-32, 31}, .scales = {-128, 127}}).run();
+  const auto t = fit_range(x, {-32, 31}, {-128, 127});
   block = {};
   block.d = half_from_float(t.d);
   for (int s = 0; s < 16; ++s) block.scales[s] = static_cast<int8_t>(t.sc[s]);

@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "convert/quantize_k.h"
+#include "convert/quantize_table.h"
 #include "convert/scale_search.h"
 #include "tensor/block.h"
 #include "tensor/half.h"
@@ -91,25 +92,6 @@ void convert_each(const float* row, int64_t columns, std::byte* out) {
 
 }  // namespace
 
-bool can_quantize(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16:
-    case DType::q4_0:
-    case DType::q4_1:
-    case DType::q5_0:
-    case DType::q5_1:
-    case DType::q8_0:
-    case DType::q2_k:
-    case DType::q3_k:
-    case DType::q4_k:
-    case DType::q5_k:
-    case DType::q6_k: return true;
-    default: return false;
-  }
-}
-
 void quantize_row(DType dtype, const float* row, int64_t columns, std::byte* out) {
   switch (dtype) {
     case DType::f32: std::memcpy(out, row, static_cast<size_t>(columns) * sizeof(float)); return;
@@ -125,9 +107,10 @@ void quantize_row(DType dtype, const float* row, int64_t columns, std::byte* out
     case DType::q4_k: return quantize_blocks<BlockQ4_K, kSuperBlock>(row, columns, out);
     case DType::q5_k: return quantize_blocks<BlockQ5_K, kSuperBlock>(row, columns, out);
     case DType::q6_k: return quantize_blocks<BlockQ6_K, kSuperBlock>(row, columns, out);
-    default: break;
+    case DType::iq4_nl: return quantize_blocks<BlockIQ4_NL, kBlock>(row, columns, out);
+    case DType::iq4_xs: return quantize_blocks<BlockIQ4_XS, kSuperBlock>(row, columns, out);
+    case DType::mxfp4: return quantize_blocks<BlockMXFP4, kBlock>(row, columns, out);
   }
-  CHECK(false && "can_quantize was not asked");
 }
 
 }  // namespace nanomind

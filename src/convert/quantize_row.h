@@ -10,9 +10,6 @@
 
 namespace nanomind {
 
-// Types that quantize_row can write.
-bool can_quantize(DType dtype);
-
 // One row of `columns` finite elements, a multiple of the type's block; out has row_bytes(dtype, columns). Thread-safe.
 void quantize_row(DType dtype, const float* row, int64_t columns, std::byte* out);
 

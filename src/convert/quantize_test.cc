@@ -56,9 +56,10 @@ TEST(QuantizeRow, IsCloserThanTheUsualTools) {
     double usual;
   };
   const Case cases[] = {
-      {DType::q4_0, 0.08609}, {DType::q4_1, 0.07812}, {DType::q5_0, 0.04265},
-      {DType::q5_1, 0.03780}, {DType::q2_k, 0.29614}, {DType::q3_k, 0.15090},
-      {DType::q4_k, 0.07135}, {DType::q5_k, 0.03617}, {DType::q6_k, 0.01776},
+      {DType::q4_0, 0.08609},  {DType::q4_1, 0.07812}, {DType::q5_0, 0.04265},   {DType::q5_1, 0.03780},
+      {DType::q2_k, 0.29614},  {DType::q3_k, 0.15090}, {DType::q4_k, 0.07135},   {DType::q5_k, 0.03617},
+      {DType::q6_k, 0.01776},  {DType::q8_0, 0.00533}, {DType::iq4_nl, 0.07582}, {DType::iq4_xs, 0.07639},
+      {DType::mxfp4, 0.11362},
   };
   const std::vector<float> x = normal(65536, 7);
   for (const auto& [dtype, usual] : cases) EXPECT_LT(relative_error(dtype, x), 0.99 * usual) << traits(dtype).name;
@@ -75,7 +76,6 @@ TEST(QuantizeRow, KeepsWhatTheTypeCanSay) {
 
 TEST(QuantizeRow, TakesAnyFiniteBlock) {
   for (const DType dtype : kDTypes) {
-    if (!can_quantize(dtype)) continue;
     SCOPED_TRACE(traits(dtype).name);
     const std::vector<float> zero(256, 0.0F);
     EXPECT_EQ(round_trip(dtype, zero), zero);
@@ -85,7 +85,8 @@ TEST(QuantizeRow, TakesAnyFiniteBlock) {
     x.assign(256, 1e-30F);
     for (const float y : round_trip(dtype, x)) EXPECT_NEAR(y, 0, 1e-6);
     x.assign(256, 0.7F);
-    EXPECT_LT(relative_error(dtype, x), 0.02);
+    EXPECT_LT(relative_error(dtype, x),
+              dtype == DType::mxfp4 ? 1.0 / 7 : 0.02);  // whose values can be 6 and 8 of a scale
   }
 }
 

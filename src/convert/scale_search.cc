@@ -17,7 +17,6 @@ constexpr size_t kMost = 256;
 constexpr float kLargestHalf = 65504.0F;
 constexpr int kTurns = 3;
 
-using Buffer = std::array<float, kMost>;
 using Lanes = std::array<float, kLanes>;
 
 float sum(const Lanes& lanes) {
@@ -27,89 +26,215 @@ float sum(const Lanes& lanes) {
 }
 
 // The nearest whole number, of |x| < 2^22; ties to even.
-float nearest(float x) {
+float nearest_integer(float x) {
   constexpr float kMagic = 12582912.0F;  // 1.5 * 2^23
   return (x + kMagic) - kMagic;
 }
 
-// Codes of x for d * q + m, as floats.
-void round_codes(std::span<const float> x, float inverse, float m, float low, float high, float* q) {
-  for (size_t i = 0; i < x.size(); ++i) q[i] = nearest(std::min(high, std::max(low, (x[i] - m) * inverse)));
-}
+float inverse_of(float d) { return d == 0 ? 0.0F : 1.0F / d; }
 
-float error_of(std::span<const float> x, float d, float m, const float* q) {
+// --- what codes can be: grids round kLanes numbers at once ---
+
+// Whole numbers of a range.
+class RangeGrid {
+ public:
+  explicit RangeGrid(CodeRange range) : low_(static_cast<float>(range.low)), high_(static_cast<float>(range.high)) {}
+
+  float low() const { return low_; }
+  float high() const { return high_; }
+  float step() const { return 0.1F; }  // between scales that are tried, in codes
+  // Codes of (x - m) * inverse.
+  Lanes round(const float* x, float inverse, float m) const {
+    Lanes q;
+    for (size_t l = 0; l < kLanes; ++l) q[l] = nearest_integer(std::min(high_, std::max(low_, (x[l] - m) * inverse)));
+    return q;
+  }
+
+ private:
+  float low_, high_;
+};
+
+class TableGrid {
+ public:
+  explicit TableGrid(const ValueTable& table) : table_(table) {}
+
+  float low() const { return table_.low(); }
+  float high() const { return table_.high(); }
+  float step() const { return -0.0125F * table_.low(); }
+  Lanes round(const float* x, float inverse, float m) const {
+    std::array<int, kLanes> places;
+    for (size_t l = 0; l < kLanes; ++l) places[l] = ValueTable::place((x[l] - m) * inverse);
+    Lanes q;
+    for (size_t l = 0; l < kLanes; ++l) q[l] = table_.at(places[l]);
+    return q;
+  }
+
+ private:
+  const ValueTable& table_;
+};
+
+// Sum of squared errors of d * q + m with the nearest codes.
+template <typename Grid>
+float error_of(std::span<const float> x, float d, float m, const Grid& grid) {
+  const float inverse = inverse_of(d);
   Lanes lanes{};
   for (size_t i = 0; i < x.size(); i += kLanes) {
+    const Lanes q = grid.round(&x[i], inverse, m);
     for (size_t l = 0; l < kLanes; ++l) {
-      const float off = x[i + l] - (d * q[i + l] + m);
+      const float off = x[i + l] - (d * q[l] + m);
       lanes[l] += off * off;
     }
   }
   return sum(lanes);
 }
 
-float inverse_of(float d) { return d == 0 ? 0.0F : 1.0F / d; }
-
-struct Sums {
-  float q = 0, qq = 0, x = 0, xq = 0;
-};
-Sums sums_of(std::span<const float> x, const float* q) {
-  Lanes sq{}, sqq{}, sx{}, sxq{};
+template <typename Code, typename Grid>
+float nearest(std::span<const float> x, float d, float m, const Grid& grid, std::span<Code> codes) {
+  const float inverse = inverse_of(d);
   for (size_t i = 0; i < x.size(); i += kLanes) {
-    for (size_t l = 0; l < kLanes; ++l) {
-      sq[l] += q[i + l];
-      sqq[l] += q[i + l] * q[i + l];
-      sx[l] += x[i + l];
-      sxq[l] += x[i + l] * q[i + l];
-    }
+    const Lanes q = grid.round(&x[i], inverse, m);
+    for (size_t l = 0; l < kLanes; ++l) codes[i + l] = static_cast<Code>(q[l]);
   }
-  return {sum(sq), sum(sqq), sum(sx), sum(sxq)};
+  return error_of(x, d, m, grid);
 }
 
+struct Sums {
+  float q = 0, qq = 0, xq = 0;
+};
+template <typename Grid>
+Sums sums_of(std::span<const float> x, float inverse, float m, const Grid& grid) {
+  Lanes sq{}, sqq{}, sxq{};
+  for (size_t i = 0; i < x.size(); i += kLanes) {
+    const Lanes q = grid.round(&x[i], inverse, m);
+    for (size_t l = 0; l < kLanes; ++l) {
+      sq[l] += q[l];
+      sqq[l] += q[l] * q[l];
+      sxq[l] += x[i + l] * q[l];
+    }
+  }
+  return {sum(sq), sum(sqq), sum(sxq)};
+}
+
+// --- x ~ d * q ---
+
 // Keeps the scale with the least error.
+template <typename Grid>
 class SymmetricSearch {
  public:
-  SymmetricSearch(std::span<const float> x, CodeRange range)
-      : x_(x), low_(static_cast<float>(range.low)), high_(static_cast<float>(range.high)) {}
+  SymmetricSearch(std::span<const float> x, const Grid& grid) : x_(x), grid_(grid) { offer(0); }
 
   // Whether d became the best one.
   bool offer(float d) {
     d = as_half(d);
-    round_codes(x_, inverse_of(d), 0, low_, high_, q_.data());
-    const float error = error_of(x_, d, 0, q_.data());
+    const float error = error_of(x_, d, 0, grid_);
     if (!(error < best_.error)) return false;
     best_ = {d, error};
     return true;
   }
-  // The best scale for the codes that another one gives.
-  float refit(float inverse) {
-    round_codes(x_, inverse, 0, low_, high_, q_.data());
-    const Sums s = sums_of(x_, q_.data());
-    return s.qq > 0 ? s.xq / s.qq : 0.0F;
+  // Notes the best scale for the codes that another one gives, if what is left of x is less than before.
+  void consider(float inverse) {
+    const Sums s = sums_of(x_, inverse, 0, grid_);
+    if (!(s.qq > 0)) return;
+    const float explained = s.xq / s.qq * s.xq;
+    if (explained > most_) most_ = explained, noted_ = s.xq / s.qq;
+  }
+  void offer_noted() { offer(noted_); }
+  // Improves the best by turns.
+  void settle() {
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const Sums s = sums_of(x_, inverse_of(best_.d), 0, grid_);
+      if (!(s.qq > 0) || !offer(s.xq / s.qq)) return;
+    }
   }
   const SymmetricFit& best() const { return best_; }
 
  private:
   std::span<const float> x_;
-  float low_, high_;
-  Buffer q_;
+  const Grid& grid_;
+  float most_ = 0, noted_ = 0;
   SymmetricFit best_{0, std::numeric_limits<double>::infinity()};
 };
 
+template <typename Grid>
+SymmetricFit fit(std::span<const float> x, const Grid& grid, int tries, std::span<int8_t> codes) {
+  CHECK(x.size() <= kMost && x.size() % kLanes == 0);
+  float extreme = 0;
+  for (const float value : x) extreme = std::abs(value) > std::abs(extreme) ? value : extreme;
+  SymmetricSearch search(x, grid);
+  if (extreme != 0) {
+    // The extreme becomes the lowest code, of which there may be more, or the highest.
+    for (const float end : {grid.low(), grid.high()}) {
+      search.offer(extreme / end);
+      for (int i = -tries; i <= tries; ++i) search.consider((end + grid.step() * static_cast<float>(i)) / extreme);
+    }
+    search.offer_noted();
+    search.settle();
+  }
+  SymmetricFit best = search.best();
+  best.error = nearest(x, best.d, 0, grid, codes);
+  return best;
+}
+
+// --- x ~ d * q + m ---
+
+struct Line {
+  float d = 0, m = 0;
+};
+
 // Scale and offset that fit x to codes best; nothing where all codes are alike.
-bool fit_line(std::span<const float> x, const float* q, Offset offset, float& d, float& m) {
-  const Sums s = sums_of(x, q);
-  const auto n = static_cast<float>(x.size());
+bool fit_line(float n, float x, const Sums& s, Offset offset, Line& line) {
   const float determinant = n * s.qq - s.q * s.q;
   if (!(determinant > 0)) return false;
-  d = (n * s.xq - s.x * s.q) / determinant;
-  m = (s.qq * s.x - s.q * s.xq) / determinant;
-  if (offset == Offset::not_positive && m > 0) {
-    m = 0;
-    d = s.qq > 0 ? s.xq / s.qq : 0.0F;
-  }
+  line = {(n * s.xq - x * s.q) / determinant, (s.qq * x - s.q * s.xq) / determinant};
+  if (offset == Offset::not_positive && line.m > 0) line = {s.qq > 0 ? s.xq / s.qq : 0.0F, 0};
   return true;
 }
+
+class OffsetSearch {
+ public:
+  OffsetSearch(std::span<const float> x, int high, Offset offset, bool is_stored)
+      : x_(x), grid_({0, high}), offset_(offset), is_stored_(is_stored) {
+    Lanes lanes{};
+    for (size_t i = 0; i < x.size(); i += kLanes) {
+      for (size_t l = 0; l < kLanes; ++l) lanes[l] += x[i + l];
+    }
+    sum_ = sum(lanes);
+  }
+
+  bool offer(Line line) {
+    if (is_stored_) line = {as_half(line.d), as_half(line.m)};
+    const float error = error_of(x_, line.d, line.m, grid_);
+    if (!(error < best_.error)) return false;
+    best_ = {line.d, line.m, error};
+    return true;
+  }
+  void consider(float inverse, float m) {
+    const Sums s = sums_of(x_, inverse, m, grid_);
+    Line line;
+    if (!fit_line(static_cast<float>(x_.size()), sum_, s, offset_, line)) return;
+    const float explained = line.d * s.xq + line.m * sum_;
+    if (explained > most_) most_ = explained, noted_ = line;
+  }
+  void offer_noted() { offer(noted_); }
+  void settle() {
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const Sums s = sums_of(x_, inverse_of(best_.d), best_.m, grid_);
+      Line line;
+      if (!fit_line(static_cast<float>(x_.size()), sum_, s, offset_, line) || !offer(line)) return;
+    }
+  }
+  const OffsetFit& best() const { return best_; }
+
+ private:
+  std::span<const float> x_;
+  RangeGrid grid_;
+  Offset offset_;
+  bool is_stored_;
+  float sum_ = 0;
+  float most_ = -std::numeric_limits<float>::infinity();
+  Line noted_;
+  OffsetFit best_{0, 0, std::numeric_limits<double>::infinity()};
+};
 
 }  // namespace
 
@@ -118,27 +243,11 @@ float as_half(float value) {
 }
 
 SymmetricFit fit_symmetric(std::span<const float> x, CodeRange range, int tries, std::span<int8_t> codes) {
-  CHECK(x.size() <= kMost && x.size() % kLanes == 0);
-  float extreme = 0;
-  for (const float value : x) extreme = std::abs(value) > std::abs(extreme) ? value : extreme;
-  SymmetricSearch search(x, range);
-  search.offer(0);
-  if (extreme != 0) {
-    // The extreme becomes the lowest code, of which there is one more, or the highest.
-    for (const int end : {range.low, range.high}) {
-      search.offer(extreme / static_cast<float>(end));
-      for (int i = -tries; i <= tries; ++i) {
-        const float inverse = (static_cast<float>(end) + 0.1F * static_cast<float>(i)) / extreme;
-        search.offer(search.refit(inverse));
-      }
-    }
-    for (int turn = 0; turn < kTurns; ++turn) {
-      if (!search.offer(search.refit(inverse_of(search.best().d)))) break;
-    }
-  }
-  SymmetricFit fit = search.best();
-  fit.error = nearest_symmetric(x, fit.d, range, codes);
-  return fit;
+  return fit(x, RangeGrid(range), tries, codes);
+}
+
+SymmetricFit fit_table(std::span<const float> x, const ValueTable& table, int tries, std::span<int8_t> values) {
+  return fit(x, TableGrid(table), tries, values);
 }
 
 OffsetFit fit_offset(std::span<const float> x, int high, Offset offset, bool is_stored, std::span<uint8_t> codes) {
@@ -146,46 +255,30 @@ OffsetFit fit_offset(std::span<const float> x, int high, Offset offset, bool is_
   const auto [low_at, high_at] = std::ranges::minmax_element(x);
   const float least = offset == Offset::not_positive ? std::min(*low_at, 0.0F) : *low_at, most = *high_at;
   const auto top = static_cast<float>(high);
-  Buffer q;
-  OffsetFit best{0, 0, std::numeric_limits<double>::infinity()};
-  const auto offer = [&](float d, float m) {
-    if (is_stored) d = as_half(d), m = as_half(m);
-    round_codes(x, inverse_of(d), m, 0, top, q.data());
-    const float error = error_of(x, d, m, q.data());
-    if (!(error < best.error)) return false;
-    best = {d, m, error};
-    return true;
-  };
-  const auto refit = [&](float inverse, float m) {
-    round_codes(x, inverse, m, 0, top, q.data());
-    float d = 0, new_m = 0;
-    return fit_line(x, q.data(), offset, d, new_m) && offer(d, new_m);
-  };
-  offer(0, std::min(least, most));
+  OffsetSearch search(x, high, offset, is_stored);
+  search.offer({0, std::min(least, most)});
   const float range = most - least;
   if (range > 0) {
-    offer(range / top, least);
-    for (int i = -10; i <= 10; ++i) refit((top + 0.1F * static_cast<float>(i)) / range, least);
-    for (int turn = 0; turn < kTurns; ++turn) {
-      if (!refit(inverse_of(best.d), best.m)) break;
-    }
+    search.offer({range / top, least});
+    for (int i = -10; i <= 10; ++i) search.consider((top + 0.1F * static_cast<float>(i)) / range, least);
+    search.offer_noted();
+    search.settle();
   }
-  best.error = nearest_offset(x, best.d, best.m, high, codes);
+  OffsetFit best = search.best();
+  best.error = nearest(x, best.d, best.m, RangeGrid({0, high}), codes);
   return best;
 }
 
 double nearest_symmetric(std::span<const float> x, float d, CodeRange range, std::span<int8_t> codes) {
-  Buffer q;
-  round_codes(x, inverse_of(d), 0, static_cast<float>(range.low), static_cast<float>(range.high), q.data());
-  for (size_t i = 0; i < x.size(); ++i) codes[i] = static_cast<int8_t>(q[i]);
-  return error_of(x, d, 0, q.data());
+  return nearest(x, d, 0, RangeGrid(range), codes);
+}
+
+double nearest_table(std::span<const float> x, float d, const ValueTable& table, std::span<int8_t> values) {
+  return nearest(x, d, 0, TableGrid(table), values);
 }
 
 double nearest_offset(std::span<const float> x, float d, float m, int high, std::span<uint8_t> codes) {
-  Buffer q;
-  round_codes(x, inverse_of(d), m, 0, static_cast<float>(high), q.data());
-  for (size_t i = 0; i < x.size(); ++i) codes[i] = static_cast<uint8_t>(q[i]);
-  return error_of(x, d, m, q.data());
+  return nearest(x, d, m, RangeGrid({0, high}), codes);
 }
 
 }  // namespace nanomind

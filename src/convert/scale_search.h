@@ -5,6 +5,9 @@
 // (Lloyd's method). Scales are compared as they will be stored: rounded to half.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -23,6 +26,34 @@ struct SymmetricFit {
 // `tries`: scales to each side of the usual one; `codes` gets the nearest codes. Sizes are equal and multiples of 8.
 SymmetricFit fit_symmetric(std::span<const float> x, CodeRange range, int tries, std::span<int8_t> codes);
 
+// Rising whole numbers, of which the nearest to x is looked up: what lies between two multiples of 1/2 has the same
+// one, as the middle of two whole numbers is such a multiple.
+class ValueTable {
+ public:
+  constexpr explicit ValueTable(std::span<const int8_t> rising) : low_(rising.front()), high_(rising.back()) {
+    size_t i = 0;
+    for (int place = 0; place < kPlaces; ++place) {
+      while (i + 1 < rising.size() && rising[i] + rising[i + 1] <= place - kPlaces / 2) ++i;
+      nearest_[static_cast<size_t>(place)] = rising[i];
+    }
+  }
+  constexpr float low() const { return low_; }
+  constexpr float high() const { return high_; }
+  static int place(float x) {
+    constexpr float kMiddle = kPlaces / 2, kLast = kPlaces - 1;
+    return static_cast<int>(std::min(kLast, std::max(0.0F, 2 * x + kMiddle)));
+  }
+  float at(int place) const { return nearest_[static_cast<size_t>(place)]; }
+
+ private:
+  static constexpr int kPlaces = 512;
+  float low_, high_;
+  std::array<float, kPlaces> nearest_{};
+};
+
+// x ~ d * v, v of `table`. `values` gets the nearest ones.
+SymmetricFit fit_table(std::span<const float> x, const ValueTable& table, int tries, std::span<int8_t> values);
+
 // x ~ d * q + m, q from 0 to high.
 struct OffsetFit {
   float d = 0, m = 0;
@@ -34,6 +65,7 @@ OffsetFit fit_offset(std::span<const float> x, int high, Offset offset, bool is_
 
 // Sum of squared errors of the nearest codes, which are left in `codes`.
 double nearest_symmetric(std::span<const float> x, float d, CodeRange range, std::span<int8_t> codes);
+double nearest_table(std::span<const float> x, float d, const ValueTable& table, std::span<int8_t> values);
 double nearest_offset(std::span<const float> x, float d, float m, int high, std::span<uint8_t> codes);
 
 // `value` as a half holds it, kept within the range of halves.

@@ -18,7 +18,8 @@ double log_probability(std::span<const float> logits, TokenId token) {
 
 }  // namespace
 
-Result<PerplexityResult> perplexity(Engine& engine, std::string_view text, const PerplexityOptions& options) {
+Result<std::vector<std::vector<TokenId>>> perplexity_chunks(const Engine& engine, std::string_view text,
+                                                            const PerplexityOptions& options) {
   const Tokenizer& tokenizer = engine.tokenizer();
   if (options.context < 4 || options.context > engine.info().context) {
     return fail(ErrorCode::invalid_argument,
@@ -26,32 +27,40 @@ Result<PerplexityResult> perplexity(Engine& engine, std::string_view text, const
   }
   const std::vector<TokenId> tokens = tokenizer.encode(text, ControlTokens::as_text, Beginning::add_if_model_does);
   const int64_t available = static_cast<int64_t>(tokens.size()) / options.context;
-  const int64_t chunks = options.chunks < 0 ? available : std::min(options.chunks, available);
-  if (chunks < 1) {
+  const int64_t count = options.chunks < 0 ? available : std::min(options.chunks, available);
+  if (count < 1) {
     return fail(
         ErrorCode::invalid_argument,
         fmt::format("The text has {} tokens, fewer than one chunk of {}; choose a smaller --ctx or a longer text.",
                     tokens.size(), options.context));
   }
+  std::vector<std::vector<TokenId>> chunks;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto begin = tokens.begin() + i * options.context;
+    auto& chunk = chunks.emplace_back(begin, begin + options.context);
+    if (tokenizer.adds_beginning() && tokenizer.beginning_token()) chunk[0] = *tokenizer.beginning_token();
+  }
+  return chunks;
+}
 
+Result<PerplexityResult> perplexity(Engine& engine, std::string_view text, const PerplexityOptions& options) {
+  const auto chunks = TRY(perplexity_chunks(engine, text, options));
   PerplexityResult result;
   double total = 0;
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    const auto begin = tokens.begin() + chunk * options.context;
-    std::vector<TokenId> ids(begin, begin + options.context);
-    if (tokenizer.adds_beginning() && tokenizer.beginning_token()) ids[0] = *tokenizer.beginning_token();
+  for (const std::vector<TokenId>& ids : chunks) {
     const std::unique_ptr<Session> session = TRY(engine.open_session());
-    // Positions context/2 .. context - 2, each predicting the next token.
+    Result<void> status;
     TRY(session->score(std::span(ids).first(ids.size() - 1), options.context / 2,
                        [&](int64_t position, std::span<const float> logits) {
                          const double value = log_probability(logits, ids[static_cast<size_t>(position + 1)]);
                          total += value;
                          result.log_probabilities.push_back(static_cast<float>(value));
-                         if (options.on_logits) options.on_logits(logits);
+                         if (status && options.on_logits) status = options.on_logits(logits);
                        }));
-    result.chunks = chunk + 1;
+    TRY(status);
+    ++result.chunks;
     result.perplexity = std::exp(-total / static_cast<double>(result.log_probabilities.size()));
-    if (options.on_chunk) options.on_chunk(result.chunks, chunks, result.perplexity);
+    if (options.on_chunk) options.on_chunk(result.chunks, static_cast<int64_t>(chunks.size()), result.perplexity);
   }
   return result;
 }

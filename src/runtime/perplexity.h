@@ -18,8 +18,8 @@ struct PerplexityOptions {
   int64_t context = 512;  // tokens per chunk
   int64_t chunks = -1;    // -1: all whole chunks
   std::function<void(int64_t done, int64_t total, double perplexity)> on_chunk;
-  // Logits [V] of each scored position, in order; may be empty.
-  std::function<void(std::span<const float>)> on_logits;
+  // Logits [V] of each scored position, in order; may be empty. After an error the work ends with its chunk.
+  std::function<Result<void>(std::span<const float>)> on_logits;
 };
 
 struct PerplexityResult {
@@ -28,6 +28,15 @@ struct PerplexityResult {
   int64_t chunks = 0;
 };
 
+// The tokens of each chunk that `perplexity` measures. invalid_argument for a text of less than one chunk, or chunks
+// that do not fit the engine.
+Result<std::vector<std::vector<TokenId>>> perplexity_chunks(const Engine& engine, std::string_view text,
+                                                            const PerplexityOptions& options);
+
+// Positions context / 2 to context - 2 of a chunk, each of which predicts the next token.
+inline int64_t scored_positions(int64_t context) { return context - 1 - context / 2; }
+
+// Errors: those of perplexity_chunks, of the session, and of on_logits.
 Result<PerplexityResult> perplexity(Engine& engine, std::string_view text, const PerplexityOptions& options);
 
 }  // namespace nanomind
