@@ -38,12 +38,12 @@ _nanomind() {
     run) options="--raw --special --json --logprobs --show-thinking --tools --tool-choice --verbose --ctx $answer $engine" ;;
     chat) options="--verbose --ctx $answer $engine" ;;
     convert) options="-o --output --type -t --threads" ;;
-    quantize) options="--type --rule --head --embedding -t --threads" ;;
+    quantize) options="--type --pure --rule --head --embedding --report --ctx --chunks --json -t --threads" ;;
     pull) options="--verify" ;;
     pack) options=$engine ;;
     list | doctor | show) options="--json" ;;
     tokenize) options="--json --special --no-bos" ;;
-    perplexity) options="--ctx --chunks --step --logits --json $engine" ;;
+    perplexity) options="--ctx --chunks --step --against --logits --json $engine" ;;
     embed) options="--ctx --json --base64 --npy $engine" ;;
     rerank) options="--ctx --query --top --json $engine" ;;
     bench) options="-p --prefill -n --decode -r --repetitions --isas --json $engine" ;;

@@ -55,6 +55,7 @@ Result<Quantized> write_file(const Context& context, const QuantizeFlags& flags,
     made = TRY(quantize_file(paths.source, paths.target, choice, options));
     return {};
   }));
+  if (made.taken_up > 0) context.console.note(fmt::format("{} tensors were there from an earlier run", made.taken_up));
   for (const std::string& warning : made.warnings) context.log.warning(warning);
   return made;
 }

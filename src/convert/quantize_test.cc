@@ -6,10 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <stop_token>
 
 #include "convert/quantize_row.h"
 #include "convert/test_folder.h"
@@ -110,6 +113,7 @@ class QuantizeFile : public testing::Test {
   }
   fs::path source() const { return folder_.path() / "in.gguf"; }
   fs::path target() const { return folder_.path() / "out.gguf"; }
+  fs::path partial() const { return folder_.path() / "out.gguf.partial"; }
 
   Result<Quantized> quantize(const TypeChoice& choice, int threads = 1) const {
     ThreadPool pool(threads);
@@ -166,6 +170,77 @@ TEST_F(QuantizeFile, WritesTheSameBytesWithAnyNumberOfThreads) {
   EXPECT_EQ(bytes(), alone);
 }
 
+TEST_F(QuantizeFile, KnowsTheMixes) {
+  const auto type = [&](std::string_view mix, std::string_view tensor) {
+    EXPECT_TRUE(quantize({.mix = *parse_mix(mix)}));
+    return type_of(tensor);
+  };
+  EXPECT_EQ(type("q2_k", "blk.0.attn_v.weight"), "Q3_K");
+  EXPECT_EQ(type("q2_k", "blk.0.attn_q.weight"), "Q2_K");
+  EXPECT_EQ(type("q2_k_s", "blk.0.attn_v.weight"), "Q2_K");
+  EXPECT_EQ(type("iq4_xs", "blk.0.attn_v.weight"), "IQ4_XS");
+  EXPECT_EQ(type("iq4_xs", "blk.0.ffn_up.weight"), "IQ4_NL");  // 96 columns
+  EXPECT_EQ(type("mxfp4", "blk.0.attn_v.weight"), "MXFP4");
+  EXPECT_EQ(type("mxfp4_moe", "blk.0.attn_v.weight"), "Q8_0");
+  EXPECT_EQ(type("mxfp4_moe", "output.weight"), "Q8_0");
+  ASSERT_TRUE(quantize({.mix = {DType::q2_k, MixSize::plain}, .head_default = HeadDefault::as_others}));
+  EXPECT_EQ(type_of("blk.0.attn_v.weight"), "Q2_K");
+  EXPECT_EQ(type_of("output.weight"), "Q2_K");
+}
+
+// `progress` is called after every tensor, and with this every tensor is kept.
+TEST_F(QuantizeFile, GoesOnAfterAKill) {
+  const TypeChoice choice{.mix = *parse_mix("q4_0")};
+  ASSERT_TRUE(quantize(choice));
+  const std::string whole = bytes();
+  fs::remove(target());
+  int tensors = 0;
+  const auto kill = [&](uint64_t, uint64_t) {
+    if (++tensors == 6) ::raise(SIGKILL);
+  };
+  EXPECT_EXIT(
+      {
+        ThreadPool pool(1);
+        (void)quantize_file(source(), target(), choice, {.pool = pool, .progress = kill, .checkpoint_bytes = 1});
+      },
+      testing::KilledBySignal(SIGKILL), "");
+  EXPECT_FALSE(fs::exists(target()));
+  ASSERT_TRUE(fs::exists(partial()));
+  const auto done = quantize(choice);
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(done->taken_up, 5U);
+  EXPECT_EQ(bytes(), whole);
+  EXPECT_FALSE(fs::exists(partial()));
+}
+
+TEST_F(QuantizeFile, TakesUpNothingOfAnotherChoice) {
+  std::stop_source stop;
+  const auto request = [&](uint64_t, uint64_t) { stop.request_stop(); };
+  const auto interrupted = [&] {
+    ThreadPool pool(1);
+    stop = {};
+    return quantize_file(source(), target(), {.mix = *parse_mix("q4_0")},
+                         {.pool = pool, .progress = request, .stop = stop.get_token(), .checkpoint_bytes = 1 << 30});
+  };
+  const auto stopped = interrupted();
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::cancelled);
+  EXPECT_THAT(stopped.error().message, HasSubstr("goes on where it stopped"));
+  EXPECT_FALSE(fs::exists(target()));
+  auto done = quantize({.mix = *parse_mix("q5_0")});
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(done->taken_up, 0U);
+  // Nor of another source.
+  ASSERT_FALSE(interrupted());
+  fs::last_write_time(source(), fs::last_write_time(source()) + std::chrono::seconds(1));
+  done = quantize({.mix = *parse_mix("q4_0")});
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->taken_up, 0U);
+  // The same choice and source do go on.
+  ASSERT_FALSE(interrupted());
+  EXPECT_EQ(quantize({.mix = *parse_mix("q4_0")})->taken_up, 1U);
+}
+
 TEST_F(QuantizeFile, WarnsOfSourcesThatLostAlready) {
   const auto first = quantize({.mix = *parse_mix("q4_0")});
   ASSERT_TRUE(first);
@@ -191,6 +266,7 @@ TEST_F(QuantizeFile, RefusesNumbersThatAreNone) {
   ASSERT_FALSE(done);
   EXPECT_THAT(done.error().message, HasSubstr("no finite numbers"));
   EXPECT_FALSE(fs::exists(target()));
+  EXPECT_FALSE(fs::exists(partial()));
 }
 
 }  // namespace

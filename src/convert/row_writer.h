@@ -17,6 +17,7 @@ struct WriteOptions {
   ThreadPool& pool;
   std::function<void(uint64_t done, uint64_t total)> progress = {};  // bytes written; from the calling thread
   std::stop_token stop = {};                                         // on request: cancelled, and no file appears
+  uint64_t checkpoint_bytes = 32 << 20;                              // after which what is written can be taken up
 };
 
 // Rows [first, first + count) as floats; called from several threads.

@@ -25,6 +25,20 @@ void put_string(std::string& out, std::string_view text) {
   out.append(text);
 }
 
+// Stands behind the bytes of an unfinished file.
+struct Progress {
+  uint64_t tensors = 0;
+  Sha256Digest check{};  // of the file's identity and the number
+
+  static Progress of(const Sha256Digest& identity, uint64_t tensors) {
+    Sha256 hash;
+    hash.update(std::as_bytes(std::span(identity)));
+    hash.update(std::as_bytes(std::span(&tensors, 1)));
+    return {tensors, hash.finish()};
+  }
+  bool operator==(const Progress&) const = default;
+};
+
 }  // namespace
 
 GgufMetadata& GgufMetadata::add_from(const GgufFile& file, size_t index) {
@@ -51,39 +65,84 @@ GgufMetadata& GgufMetadata::add_entry(std::string_view key, std::string bytes) {
   return *this;
 }
 
-Result<GgufWriter> GgufWriter::create(const std::filesystem::path& path, const GgufMetadata& metadata,
-                                      std::span<const GgufTensorSpec> tensors) {
-  std::string header("GGUF");
-  put(header, kVersion);
-  put(header, uint64_t{tensors.size()});
-  put(header, uint64_t{metadata.size()});
-  header += metadata.bytes();
-  std::vector<Place> places;
+Result<GgufWriter::Plan> GgufWriter::plan(const GgufMetadata& metadata, std::span<const GgufTensorSpec> tensors) {
+  Plan plan{.header = "GGUF"};
+  put(plan.header, kVersion);
+  put(plan.header, uint64_t{tensors.size()});
+  put(plan.header, uint64_t{metadata.size()});
+  plan.header += metadata.bytes();
   std::set<std::string_view> names;
   uint64_t offset = 0;  // within the data
   for (const GgufTensorSpec& tensor : tensors) {
     if (!names.insert(tensor.name).second)
       return fail(ErrorCode::invalid_argument, fmt::format("There are two tensors '{}'.", tensor.name));
-    put_string(header, tensor.name);
-    put(header, static_cast<uint32_t>(tensor.shape.rank));
-    for (int i = tensor.shape.rank - 1; i >= 0; --i) put(header, static_cast<uint64_t>(tensor.shape[i]));
-    put(header, tensor.dtype);
-    put(header, offset);
-    places.push_back({offset, tensor.size_bytes()});
+    put_string(plan.header, tensor.name);
+    put(plan.header, static_cast<uint32_t>(tensor.shape.rank));
+    for (int i = tensor.shape.rank - 1; i >= 0; --i) put(plan.header, static_cast<uint64_t>(tensor.shape[i]));
+    put(plan.header, tensor.dtype);
+    put(plan.header, offset);
+    plan.places.push_back({offset, tensor.size_bytes()});
     offset = aligned(offset + tensor.size_bytes());
   }
-  header.resize(aligned(header.size()));
-  for (Place& place : places) place.offset += header.size();
+  plan.header.resize(aligned(plan.header.size()));
+  for (Place& place : plan.places) place.offset += plan.header.size();
+  plan.file_bytes = plan.header.size() + offset;
+  return plan;
+}
 
-  GgufWriter writer(TRY(AtomicFile::create(path)));
-  writer.file_bytes_ = header.size() + offset;
-  writer.places_ = std::move(places);
-  TRY(writer.file_.reserve(writer.file_bytes_));
+Result<void> GgufWriter::begin(std::string_view header, uint64_t reserved) {
+  TRY(file_.reserve(reserved));
   // The end first, so that the file has its length where nothing could be reserved.
   constexpr std::byte kEnd[1] = {};
-  TRY(writer.file_.write_at(writer.file_bytes_ - 1, kEnd));
-  TRY(writer.file_.write_at(0, std::as_bytes(std::span(header))));
+  TRY(file_.write_at(reserved - 1, kEnd));
+  return file_.write_at(0, std::as_bytes(std::span(header)));
+}
+
+Result<GgufWriter> GgufWriter::create(const std::filesystem::path& path, const GgufMetadata& metadata,
+                                      std::span<const GgufTensorSpec> tensors) {
+  Plan made = TRY(plan(metadata, tensors));
+  const std::string header = std::move(made.header);
+  GgufWriter writer(TRY(ResumableFile::open(path)), std::move(made));
+  writer.discard();
+  TRY(writer.file_.truncate(0));
+  TRY(writer.begin(header, writer.file_bytes_));
   return writer;
+}
+
+Result<GgufWriter> GgufWriter::resume(const std::filesystem::path& path, const GgufMetadata& metadata,
+                                      std::span<const GgufTensorSpec> tensors, const Sha256Digest& source) {
+  Plan made = TRY(plan(metadata, tensors));
+  const std::string header = std::move(made.header);
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(source)));
+  hash.update(std::as_bytes(std::span(header)));
+  GgufWriter writer(TRY(ResumableFile::open(path)), std::move(made));
+  writer.is_resumable_ = true;
+  writer.identity_ = hash.finish();
+  Progress kept{};
+  const size_t read = TRY(writer.file_.read_at(writer.file_bytes_, std::as_writable_bytes(std::span(&kept, 1))));
+  if (read == sizeof kept && kept == Progress::of(writer.identity_, kept.tensors) && kept.tensors <= tensors.size()) {
+    writer.tensors_done_ = kept.tensors;
+    return writer;
+  }
+  writer.discard();  // until there is something to keep
+  TRY(writer.file_.truncate(0));
+  TRY(writer.begin(header, writer.file_bytes_ + sizeof kept));
+  return writer;
+}
+
+Result<void> GgufWriter::checkpoint(size_t tensors) {
+  CHECK(is_resumable_);
+  TRY(file_.sync());
+  const Progress now = Progress::of(identity_, tensors);
+  TRY(file_.write_at(file_bytes_, std::as_bytes(std::span(&now, 1))));
+  file_.set_leftover(tensors > 0 ? ResumableFile::Leftover::stays : ResumableFile::Leftover::goes);
+  return {};
+}
+
+Result<void> GgufWriter::finish() {
+  if (is_resumable_) TRY(file_.truncate(file_bytes_));
+  return file_.commit();
 }
 
 Result<void> GgufWriter::write(size_t index, uint64_t offset, std::span<const std::byte> data) {

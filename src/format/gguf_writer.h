@@ -19,8 +19,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/mapped_file.h"
 #include "base/result.h"
+#include "base/resumable_file.h"
+#include "base/sha256.h"
 #include "format/gguf.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
@@ -107,27 +108,49 @@ class GgufWriter {
  public:
   static constexpr uint64_t kAlignment = 32;  // of tensor data, which readers assume where a file does not say
 
-  // Reserves the whole file on disk beside `path` and writes its header. Errors: no_space, io; invalid_argument for two
-  // tensors of one name.
+  // Reserves the whole file on disk as `<path>.partial` and writes its header; without finish it goes again. Errors:
+  // no_space, io; invalid_argument for two tensors of one name, and while another process writes to `path`.
   static Result<GgufWriter> create(const std::filesystem::path& path, const GgufMetadata& metadata,
                                    std::span<const GgufTensorSpec> tensors);
+
+  // The same, but what a run before this one had finished of a file with the same header and of the same `source` is
+  // taken up, and the unfinished file stays after a failure, if a checkpoint has a tensor.
+  static Result<GgufWriter> resume(const std::filesystem::path& path, const GgufMetadata& metadata,
+                                   std::span<const GgufTensorSpec> tensors, const Sha256Digest& source);
+  // How many tensors, from the first one on, the run before had finished.
+  size_t tensors_done() const { return tensors_done_; }
+  // The first `tensors` are written: a later run need not do so again. Waits for the disk.
+  Result<void> checkpoint(size_t tensors);
+  // The unfinished file shall not stay.
+  void discard() { file_.set_leftover(ResumableFile::Leftover::goes); }
 
   // Writes bytes of tensor `index` from `offset` within it on. From any thread, for different ranges.
   Result<void> write(size_t index, uint64_t offset, std::span<const std::byte> data);
   // Makes the file appear. Whatever was not written is zero.
-  Result<void> finish() { return file_.commit(); }
+  Result<void> finish();
 
   uint64_t file_bytes() const { return file_bytes_; }
 
  private:
-  explicit GgufWriter(AtomicFile file) : file_(std::move(file)) {}
-
-  AtomicFile file_;
-  uint64_t file_bytes_ = 0;
   struct Place {
     uint64_t offset = 0, bytes = 0;  // in the file
   };
+  struct Plan {
+    std::string header;
+    std::vector<Place> places;
+    uint64_t file_bytes = 0;
+  };
+  static Result<Plan> plan(const GgufMetadata& metadata, std::span<const GgufTensorSpec> tensors);
+  GgufWriter(ResumableFile file, Plan plan)
+      : file_(std::move(file)), file_bytes_(plan.file_bytes), places_(std::move(plan.places)) {}
+  Result<void> begin(std::string_view header, uint64_t reserved);
+
+  ResumableFile file_;
+  uint64_t file_bytes_ = 0;
   std::vector<Place> places_;
+  size_t tensors_done_ = 0;
+  bool is_resumable_ = false;
+  Sha256Digest identity_{};  // of source and header
 };
 
 }  // namespace nanomind

