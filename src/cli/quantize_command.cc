@@ -51,10 +51,11 @@ struct Paths {
 Result<Quantized> write_file(const Context& context, const QuantizeFlags& flags, const Paths& paths) {
   const TypeChoice choice = TRY(read_choice(flags));
   Quantized made;
-  TRY(run_file_work(context, "quantizing", flags.threads, [&](const WriteOptions& options) -> Result<void> {
+  const auto write = [&](const WriteOptions& options) -> Result<void> {
     made = TRY(quantize_file(paths.source, paths.target, choice, options));
     return {};
-  }));
+  };
+  TRY(run_file_work(context, "quantizing", flags.threads, write));
   if (made.taken_up > 0) context.console.note(fmt::format("{} tensors were there from an earlier run", made.taken_up));
   for (const std::string& warning : made.warnings) context.log.warning(warning);
   return made;
