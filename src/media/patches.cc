@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/patches.h"
+
+#include "base/result.h"
+
+namespace nanomind {
+namespace {
+
+using SampleTable = std::array<std::array<float, 256>, 3>;  // [channel][sample]
+
+SampleTable make_table(const Normalization& normalization) {
+  SampleTable table;
+  for (size_t c = 0; c < 3; ++c) {
+    for (int s = 0; s < 256; ++s) {
+      table[c][static_cast<size_t>(s)] =
+          (static_cast<float>(s) / 255.0f - normalization.mean[c]) / normalization.std[c];
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+void patchify(const Image& image, int patch, const Normalization& normalization, std::span<float> rows) {
+  CHECK(patch > 0 && image.size.width % patch == 0 && image.size.height % patch == 0);
+  CHECK(rows.size() == image.pixels.size());
+  const SampleTable table = make_table(normalization);
+  float* target = rows.data();
+  for (int top = 0; top < image.size.height; top += patch) {
+    for (int left = 0; left < image.size.width; left += patch) {
+      for (size_t c = 0; c < 3; ++c) {
+        for (int y = top; y < top + patch; ++y) {
+          const uint8_t* source = image.row(y) + 3 * static_cast<size_t>(left) + c;
+          for (int x = 0; x < patch; ++x, source += 3) *target++ = table[c][*source];
+        }
+      }
+    }
+  }
+}
+
+std::vector<float> patchify(const Image& image, int patch, const Normalization& normalization) {
+  std::vector<float> rows(image.pixels.size());
+  patchify(image, patch, normalization, rows);
+  return rows;
+}
+
+}  // namespace nanomind
