@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows and OS/2 bitmaps: palettes of 1, 4 and 8 bits, 16, 24 and 32 bits with any masks, from below or from above.
-// Not the run-length coded ones.
+// Windows and OS/2 bitmaps: palettes of 1, 4 and 8 bits, plain or run-length coded, 16, 24 and 32 bits with any masks,
+// from below or from above.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -39,6 +39,7 @@ struct Layout {
   Size size;
   bool from_above = false;
   uint32_t bits = 0;  // of a pixel
+  uint32_t compression = kPlain;
   size_t row_bytes = 0;
   size_t pixels_at = 0;  // offset in the file
   Channel red, green, blue, alpha;
@@ -92,9 +93,9 @@ Result<Layout> read_layout(std::span<const uint8_t> file, const ImageLimits& lim
   layout.bits = read16(&file[core ? 24 : 28]);
   const uint32_t compression = core ? uint32_t{kPlain} : read32(&file[30]);
   const uint32_t colors = core ? 0 : read32(&file[46]);
+  layout.compression = compression;
   layout.pixels_at = read32(&file[10]);
   layout.row_bytes = (static_cast<size_t>(layout.size.width) * layout.bits + 31) / 32 * 4;
-  if (compression == kRle8 || compression == kRle4) return not_supported(kFormat, "its pixels are run-length coded");
   if (compression == kJpeg || compression == kPng) return not_supported(kFormat, "it wraps another picture");
   switch (layout.bits) {
     case 1:
@@ -105,9 +106,14 @@ Result<Layout> read_layout(std::span<const uint8_t> file, const ImageLimits& lim
     case 24: break;
     default: return not_supported(kFormat, "its pixels have an unknown number of bits");
   }
+  if (layout.pixels_at > file.size()) return damaged(kFormat, kEndsTooEarly);
+  if (compression == kRle8 || compression == kRle4) {
+    if (layout.bits != (compression == kRle8 ? 8 : 4))
+      return damaged(kFormat, "its coding is for another number of bits");
+    return layout;
+  }
   const size_t pixel_bytes = layout.row_bytes * static_cast<size_t>(layout.size.height);
-  if (layout.pixels_at > file.size() || pixel_bytes > file.size() - layout.pixels_at)
-    return damaged(kFormat, kEndsTooEarly);
+  if (pixel_bytes > file.size() - layout.pixels_at) return damaged(kFormat, kEndsTooEarly);
   return layout;
 }
 
@@ -135,12 +141,62 @@ void read_row(const Layout& layout, const uint8_t* source, uint8_t* target) {
   }
 }
 
+// Runs of palette indices into an image whose pixels have the first colour already: a count and what to repeat (two
+// indices in turn where they have 4 bits), or 0 and the end of the row (0), the end (1), a step (2) or a number of
+// indices to copy.
+Result<void> read_runs(std::span<const uint8_t> runs, const Layout& layout, Image& image) {
+  const bool halves = layout.bits == 4;
+  int64_t x = 0, y = 0;  // y from below
+  const auto put = [&](const uint8_t* indices, size_t i) {
+    if (x >= layout.size.width || y >= layout.size.height) return false;
+    const uint32_t index = !halves ? indices[i] : i % 2 == 0 ? indices[i / 2] >> 4 : indices[i / 2] & 15;
+    const Rgb color = layout.palette[index];
+    uint8_t* target = image.row(layout.size.height - 1 - static_cast<int>(y)) + 3 * x++;
+    target[0] = color.red;
+    target[1] = color.green;
+    target[2] = color.blue;
+    return true;
+  };
+  for (;;) {
+    if (runs.size() < 2) return damaged(kFormat, kEndsTooEarly);
+    const uint8_t count = runs[0], value = runs[1];
+    runs = runs.subspan(2);
+    if (count > 0) {
+      for (size_t i = 0; i < count; ++i) {
+        if (!put(&value, halves ? i % 2 : 0)) return damaged(kFormat, "a run leaves the picture");
+      }
+    } else if (value == 0) {
+      x = 0;
+      ++y;
+    } else if (value == 1) {
+      return {};
+    } else if (value == 2) {
+      if (runs.size() < 2) return damaged(kFormat, kEndsTooEarly);
+      x += runs[0];
+      y += runs[1];
+      runs = runs.subspan(2);
+    } else {
+      const size_t bytes = ((halves ? (value + 1u) / 2 : value) + 1u) / 2 * 2;  // an even number
+      if (runs.size() < bytes) return damaged(kFormat, kEndsTooEarly);
+      for (size_t i = 0; i < value; ++i) {
+        if (!put(runs.data(), i)) return damaged(kFormat, "a run leaves the picture");
+      }
+      runs = runs.subspan(bytes);
+    }
+  }
+}
+
 }  // namespace
 
 Result<Decoded> decode_bmp(std::span<const std::byte> bytes, const ImageLimits& limits) {
   const std::span file(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   const Layout layout = TRY(read_layout(file, limits));
   Decoded decoded{Image(layout.size)};
+  if (layout.compression == kRle8 || layout.compression == kRle4) {
+    fill(decoded.image, layout.palette[0]);
+    TRY(read_runs(file.subspan(layout.pixels_at), layout, decoded.image));
+    return decoded;
+  }
   for (int y = 0; y < layout.size.height; ++y) {
     const int stored = layout.from_above ? y : layout.size.height - 1 - y;
     read_row(layout, &file[layout.pixels_at] + static_cast<size_t>(stored) * layout.row_bytes, decoded.image.row(y));

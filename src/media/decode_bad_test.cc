@@ -178,9 +178,9 @@ TEST(DecodeBadTest, ManyScansAreRefused) {
 TEST(DecodeBadTest, UnsupportedModesSayWhy) {
   std::string twelve_bits = read_picture("420.jpg");
   twelve_bits[twelve_bits.find("\xFF\xC0"s) + 4] = 12;
-  std::string run_lengths = read_picture("palette.bmp");
-  run_lengths[30] = 2;
-  for (const std::string& file : {twelve_bits, run_lengths}) {
+  std::string wrapped = read_picture("rgb.bmp");
+  wrapped[30] = 5;  // a PNG inside
+  for (const std::string& file : {twelve_bits, wrapped}) {
     const auto image = decode_image(as_bytes(file));
     ASSERT_FALSE(image);
     EXPECT_EQ(image.error().code, ErrorCode::unsupported) << image.error().message;

@@ -117,6 +117,38 @@ TEST(DecodeBmpTest, ReadsSixteenBitsWithMasks) {
   EXPECT_EQ(decode(bmp(-2, 16, 0, "", rows)).pixels, (Pixels{246, 0, 0, 8, 255, 0, 0, 0, 255, 8, 0, 131}));
 }
 
+// A bitmap of 2 x 2 pixels with a palette of 16 grays, 17 apart.
+std::string coded_bmp(int bits, uint32_t compression, std::string_view runs) {
+  std::string palette;
+  for (uint32_t i = 0; i < 16; ++i) put(palette, i * 0x111111, 4);
+  std::string file = bmp(2, bits, compression, palette, runs);
+  file[46] = 16;  // colours
+  return file;
+}
+
+TEST(DecodeBmpTest, ReadsRuns) {
+  using namespace std::string_view_literals;
+  const auto grays = [](const Image& image) {
+    Pixels result;
+    for (size_t i = 0; i < image.pixels.size(); i += 3) result.push_back(image.pixels[i] / 17);
+    return result;
+  };
+  // A run of two 5s below; above a step over one pixel and a run of one 7.
+  EXPECT_EQ(grays(decode(coded_bmp(8, 1, "\2\5\0\0\0\2\1\0\1\7\0\1"sv))), (Pixels{0, 7, 5, 5}));
+  // Two indices of 4 bits each in turn.
+  EXPECT_EQ(grays(decode(coded_bmp(4, 2, "\2\x49\0\0\2\x31\0\1"sv))), (Pixels{3, 1, 4, 9}));
+}
+
+TEST(DecodeBmpTest, RefusesRunsThatLeaveThePicture) {
+  using namespace std::string_view_literals;
+  for (const std::string_view runs : {"\3\5\0\1"sv, "\0\3\1\2\3\0\0\1"sv, "\0\2\0\2\1\1\0\1"sv, "\0\2\2\0\1\1\0\1"sv,
+                                      "\2\5"sv, "\2"sv, "\0\2\1"sv, "\0\3\1\2"sv}) {
+    const auto image = decode_image(as_bytes(coded_bmp(8, 1, runs)));
+    ASSERT_FALSE(image);
+    EXPECT_EQ(image.error().code, ErrorCode::corrupt);
+  }
+}
+
 TEST(DecodeBmpTest, PutsAlphaBeforeWhite) {
   std::string masks, rows;
   for (const uint32_t mask : {0x00FF0000u, 0x0000FF00u, 0x000000FFu, 0xFF000000u}) put(masks, mask, 4);
@@ -142,7 +174,29 @@ TEST(DecodeGifTest, PaintsAFrameSmallerThanItsCanvas) {
   EXPECT_EQ(decode(kFile).pixels, expected);
 }
 
-TEST(DecodeTest, KeepsOnePixelAndExtremeShapes) {
+TEST(DecodeBmpTest, CopiesIndicesOfAWiderBitmap) {
+  using namespace std::string_view_literals;
+  std::string file = coded_bmp(4, 2, "\0\5\x12\x34\x50\0\0\0\0\3\x67\x80\0\1"sv);  // five, padded to four bytes; three
+  file[18] = 5;                                                                    // pixels wide
+  const Image image = decode(file);
+  const Pixels expected{6, 7, 8, 0, 0, 1, 2, 3, 4, 5};
+  ASSERT_EQ(image.pixels.size(), 30u);
+  for (size_t i = 0; i < 10; ++i) EXPECT_EQ(image.pixels[3 * i], expected[i] * 17) << i;
+}
+
+TEST(DecodeFileTest, IgnoresWhatFollowsThePicture) {
+  // Phones append films and data of their own.
+  for (const auto& [name, expected] : {std::pair("420.jpg", "420.ppm"),
+                                       {"rgb8.png", "scene.ppm"},
+                                       {"lossless.webp", "scene.ppm"},
+                                       {"plain.gif", "gif.ppm"},
+                                       {"rgb.bmp", "scene.ppm"},
+                                       {"scene.ppm", "scene.ppm"}}) {
+    EXPECT_LE(max_difference(decode(read_picture(name) + std::string(1000, 'x')), read_expected(expected)), 1) << name;
+  }
+}
+
+TEST(DecodeFileTest, KeepsOnePixelAndExtremeShapes) {
   for (const char* head : {"P2 1 1 255", "P2 1 4096 255", "P2 4096 1 255", "P2 13 9999 255"}) {
     std::string file(head);
     for (int i = 0; i < 13 * 9999; ++i) file += " 9";

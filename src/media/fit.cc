@@ -60,11 +60,7 @@ Image fit_inside(const Image& image, Size canvas, Filter filter, Rgb background)
   Image picture = resize(image, place.scaled, filter);
   if (picture.size == canvas) return picture;
   Image result(canvas);
-  for (size_t i = 0; i < result.pixels.size(); i += 3) {
-    result.pixels[i] = background.red;
-    result.pixels[i + 1] = background.green;
-    result.pixels[i + 2] = background.blue;
-  }
+  fill(result, background);
   for (int y = 0; y < picture.size.height; ++y) {
     std::memcpy(result.row(place.top + y) + 3 * static_cast<size_t>(place.left), picture.row(y), picture.row_bytes());
   }

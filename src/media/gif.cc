@@ -82,7 +82,7 @@ Result<Decoded> read_frame(GifReader& reader, const ImageLimits& limits) {
   const Size canvas = TRY(check_size(std::max<int64_t>(file->SWidth, int64_t{frame.Left} + frame.Width),
                                      std::max<int64_t>(file->SHeight, int64_t{frame.Top} + frame.Height), limits));
   Decoded decoded{Image(canvas)};
-  std::memset(decoded.image.pixels.data(), 255, decoded.image.pixels.size());
+  fill(decoded.image, {255, 255, 255});
   std::vector<GifPixelType> row(static_cast<size_t>(frame.Width));
   struct Pass {
     int first, step;

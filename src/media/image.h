@@ -34,7 +34,15 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
-// What is refused, before any pixel is decoded. While a picture is decoded it takes up to 10 bytes per pixel (a
+inline void fill(Image& image, Rgb color) {
+  for (size_t i = 0; i < image.pixels.size(); i += 3) {
+    image.pixels[i] = color.red;
+    image.pixels[i + 1] = color.green;
+    image.pixels[i + 2] = color.blue;
+  }
+}
+
+// What is refused, before any pixel is decoded. While a picture is decoded it takes up to 11 bytes per pixel (a
 // progressive JPEG).
 struct ImageLimits {
   size_t bytes = 32u << 20;     // of the file

@@ -32,10 +32,10 @@ TEST(PatchesTest, RowsTimesWeightIsAConvolution) {
           for (int y = 0; y < kPatch; ++y) {
             for (int x = 0; x < kPatch; ++x) {
               const double sample = image.row(py * kPatch + y)[3 * (px * kPatch + x) + c];
-              const auto channel = static_cast<size_t>(c);
+              const int at = (py * 3 + px) * 48 + (c * kPatch + y) * kPatch + x;
+              const auto channel = static_cast<size_t>(c), index = static_cast<size_t>(at);
               expected += weight(o, c, y, x) * (sample / 255 - kClip.mean[channel]) / kClip.std[channel];
-              product +=
-                  weight(o, c, y, x) * rows[static_cast<size_t>((py * 3 + px) * 48 + (c * kPatch + y) * kPatch + x)];
+              product += weight(o, c, y, x) * rows[index];
             }
           }
         }

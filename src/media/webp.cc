@@ -107,7 +107,7 @@ Result<Decoded> decode_webp(std::span<const std::byte> bytes, const ImageLimits&
     return decoded;
   }
   image = Image(canvas);
-  std::memset(image.pixels.data(), 255, image.pixels.size());
+  fill(image, {255, 255, 255});
   const size_t row_bytes = 3 * static_cast<size_t>(at.width);
   for (int y = 0; y < at.height; ++y) {
     std::memcpy(image.row(at.y_offset + y) + 3 * static_cast<size_t>(at.x_offset),
