@@ -21,7 +21,7 @@ struct EngineFlags {
   int64_t context = 0;
   int64_t outputs = 16;            // EngineOptions::outputs
   std::string precision = "fast";  // of prompts: "fast" or "high"
-  std::string kv_type;             // a KvType's name
+  std::string kv_type = "f16";     // a KvType's name
   std::string memory;              // as typed; empty: the settings' value
 };
 
