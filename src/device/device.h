@@ -45,7 +45,8 @@ inline constexpr int64_t kKvBlockTokens = 64;
 
 // One forward pass. Everything is borrowed for the call.
 struct Step {
-  std::span<const int32_t> tokens;            // [T] vocabulary ids
+  std::span<const int32_t> tokens;            // [T] vocabulary ids, or below 0 for rows that are given
+  std::span<const float* const> given;        // for each token below 0, in order, its row
   std::span<const SequenceRows> sequences;    // their rows add up to T, in order
   std::span<const int32_t> outputs;           // [R] rows (0..T-1) whose result is wanted; may be empty
   Buffer* kv_cache = nullptr;                 // whole blocks of Executable::kv_block_bytes

@@ -183,6 +183,30 @@ TEST_P(DeviceTest, WholePromptChunksAndStepsAgreeWithTheReference) {
   }
 }
 
+TEST_P(DeviceTest, GivenRowsStandWhereTokensWould) {
+  std::vector<int32_t> ids = tokens(40, 6);
+  const std::vector<int32_t> blocks{3}, wanted{9, 39};
+  std::vector<float> rows(3 * kWidth);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = std::sin(static_cast<float>(i));
+  std::vector<const float*> given;
+  for (const size_t at : {2, 3, 20}) {
+    ids[at] = -1 - static_cast<int32_t>(at);
+    given.push_back(rows.data() + given.size() * kWidth);
+  }
+  const std::vector<float> expected = reference::Interpreter(model_.program, model_.floats).run(ids, wanted, rows);
+  const SequenceRows whole{.blocks = blocks, .past = 0, .rows = 40};
+  const auto out = executable_->run(
+      {.tokens = ids, .given = given, .sequences = {&whole, 1}, .outputs = wanted, .kv_cache = cache_.get()});
+  ASSERT_TRUE(out) << out.error().message;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    expect_close(out->row(static_cast<int64_t>(i)), std::span(expected).subspan(i * kVocabulary, kVocabulary));
+  EXPECT_FALSE(executable_->run({.tokens = ids,
+                                 .given = std::span(given).first(2),
+                                 .sequences = {&whole, 1},
+                                 .outputs = wanted,
+                                 .kv_cache = cache_.get()}));
+}
+
 TEST_P(DeviceTest, SequencesOfOneStepDoNotSeeEachOther) {
   const std::vector<int32_t> a = tokens(70, 2), b = tokens(9, 3), blocks_a{7, 1}, blocks_b{0};
   std::vector<int32_t> both = a;

@@ -172,8 +172,8 @@ Result<PackedWeights> PackedWeights::bind(PackedImage image, const GgufFile& ggu
   for (const PackedEntry& e : image.entries) {
     if (!e.is_matrix()) continue;
     const auto found = by_offset.find(e.source_offset);
-    if (found == by_offset.end() || found->second->dtype != e.dtype() || found->second->shape.rows() != e.rows ||
-        found->second->shape.columns() != e.columns) {
+    const auto shape = found == by_offset.end() ? std::nullopt : packed_shape(*found->second);
+    if (!shape || found->second->dtype != e.dtype() || shape->rows() != e.rows || shape->columns() != e.columns) {
       return fail(ErrorCode::corrupt, "The packed weights and the header of " + gguf.subject() +
                                           " do not agree. Pack or download the model again.");
     }

@@ -20,10 +20,8 @@ uint64_t data_start(uint64_t entries) { return sizeof(PackedHeader) + entries * 
 
 // Matrices of experts follow each other as one matrix of all their rows, so each must end with a row group. Columns
 // tell them from the filters of convolutions.
-bool is_matrix(const GgufTensor& tensor) {
-  if (!tensor.dtype) return false;
-  const Shape& shape = tensor.shape;
-  return shape.rank == 2 || (shape.rank == 3 && shape[1] % kGroupRows == 0 && shape[2] % kUnitColumns == 0);
+bool holds_experts(const Shape& shape) {
+  return shape.rank == 3 && shape[1] % kGroupRows == 0 && shape[2] % kUnitColumns == 0;
 }
 
 std::unexpected<Error> damaged(std::string_view subject, std::string_view what) {
@@ -124,10 +122,20 @@ std::vector<GgufPart> PackedImage::verbatim_parts() const {
   return parts;
 }
 
+std::optional<Shape> packed_shape(const GgufTensor& tensor) {
+  if (!tensor.dtype) return std::nullopt;
+  const Shape& shape = tensor.shape;
+  if (shape.rank == 2 || holds_experts(shape)) return shape;
+  // Only of types without blocks, which would not cross from one row of a filter to the next.
+  const bool plain = traits(*tensor.dtype).block_columns == 1;
+  if (shape.rank == 4 && plain) return Shape{shape[0], shape.elements() / shape[0]};
+  return std::nullopt;
+}
+
 std::vector<PackedEntry> plan_entries(const GgufFile& gguf) {
   std::vector<const GgufTensor*> matrices;
   for (const GgufTensor& tensor : gguf.tensors()) {
-    if (is_matrix(tensor)) matrices.push_back(&tensor);
+    if (packed_shape(tensor)) matrices.push_back(&tensor);
   }
   std::sort(matrices.begin(), matrices.end(),
             [](const GgufTensor* a, const GgufTensor* b) { return a->offset < b->offset; });
@@ -140,12 +148,13 @@ std::vector<PackedEntry> plan_entries(const GgufFile& gguf) {
     source_end = offset;
   };
   for (const GgufTensor* t : matrices) {
+    const Shape shape = *packed_shape(*t);
     add_verbatim_until(t->offset);
     entries.push_back({.source_offset = t->offset,
                        .source_bytes = t->size_bytes,
-                       .bytes = packed_bytes(*t->dtype, t->shape.rows(), t->shape.columns()),
-                       .rows = t->shape.rows(),
-                       .columns = t->shape.columns(),
+                       .bytes = packed_bytes(*t->dtype, shape.rows(), shape.columns()),
+                       .rows = shape.rows(),
+                       .columns = shape.columns(),
                        .type = static_cast<uint32_t>(*t->dtype)});
     source_end = t->offset + t->size_bytes;
   }

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -77,8 +78,12 @@ struct PackedImage {
 // Checks everything but the data. Errors say why the file cannot be used; `subject` names it.
 Result<PackedImage> parse_image(std::span<const std::byte> bytes, std::string_view subject);
 
-// How `gguf` is cut into runs and where each goes. Every tensor of rank 2 with a DType is a
-// matrix, and those of rank 3 that hold matrices of experts.
+// Rows and columns of a tensor that is packed; nothing for others. Packed are tensors of rank 2 with a DType, those of
+// rank 3 that hold matrices of experts, and filters [N, channels, height, width] that do not overlap, as [N, all the
+// rest].
+std::optional<Shape> packed_shape(const GgufTensor& tensor);
+
+// How `gguf` is cut into runs and where each goes.
 std::vector<PackedEntry> plan_entries(const GgufFile& gguf);
 // Size of a side file with these entries.
 uint64_t image_bytes(std::span<const PackedEntry> entries);

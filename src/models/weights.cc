@@ -163,6 +163,10 @@ std::vector<float> WeightReader::floats(std::string_view name, int64_t elements)
   return numbers;
 }
 
+Weight WeightReader::filters(std::string_view name, int64_t rows, int64_t channels, int64_t size) {
+  return bind(fmt::format("{}.weight", name), {rows, channels, size, size}, {rows, channels * size * size}, 0);
+}
+
 Weight WeightReader::bind(const std::string& name, const Shape& whole, const Shape& shape, int64_t first) {
   WeightInfo info{.name = name, .dtype = DType::f32, .shape = shape, .first_row = first};
   const GgufTensor* tensor = file_.tensor(name);

@@ -39,6 +39,8 @@ class WeightReader {
   // Tensor "<name>.weight" (or another suffix) of exactly this shape; vectors are given to devices as floats.
   Weight matrix(std::string_view name, int64_t rows, int64_t columns);
   Weight vector(std::string_view name, int64_t elements, std::string_view suffix = "weight");
+  // Tensor "<name>.weight" [rows, channels, size, size] of filters that do not overlap, as a matrix of so many rows.
+  Weight filters(std::string_view name, int64_t rows, int64_t channels, int64_t size);
   // Rows of matrix "<name>.weight", 1 where it is missing.
   int64_t tensor_rows(std::string_view name) const;
   bool has_tensor(std::string_view name, std::string_view suffix = "weight") const;

@@ -65,6 +65,7 @@ struct RopeInfo {
 enum class Activation : uint8_t { silu, gelu_tanh, gelu, sigmoid, relu_squared, tanh, identity };
 
 // Which row of a table a token gets: its own, that of its position in the sequence, or the first (all tokens the same).
+// A token below 0 has no row of its own: a step gives it one, which is not scaled.
 enum class Lookup : uint8_t { token, position, first };
 
 // Which positions a row of attention sees: those up to its own, or all of its sequence so far, later ones of the same
@@ -93,6 +94,10 @@ struct Embed {
   WeightId table;
   float scale;
   Lookup by;
+};
+// out[T, E] = the rows that a step gives for its tokens, all of which are below 0.
+struct Input {
+  ValueId out;
 };
 // Each run of `group` columns of x is divided by its root mean square and multiplied by weight[group], if there is one.
 struct RmsNorm {
@@ -227,8 +232,8 @@ struct SelectRows {
 
 }  // namespace op
 
-using Op = std::variant<op::Embed, op::RmsNorm, op::MatMul, op::Rope, op::Attention, op::GatedActivation, op::Add,
-                        op::Scale, op::Experts, op::SigmoidGate, op::SplitHeads, op::ShortConv, op::DeltaRule,
+using Op = std::variant<op::Embed, op::Input, op::RmsNorm, op::MatMul, op::Rope, op::Attention, op::GatedActivation,
+                        op::Add, op::Scale, op::Experts, op::SigmoidGate, op::SplitHeads, op::ShortConv, op::DeltaRule,
                         op::LayerNorm, op::Activate, op::Columns, op::ScaleColumns, op::WeightedSum, op::MatchMagnitude,
                         op::AboveDeviation, op::SelectRows>;
 

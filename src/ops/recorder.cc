@@ -42,6 +42,12 @@ Value Recorder::embed(Weight table, float scale, Lookup by) {
   return out;
 }
 
+Value Recorder::input(int64_t columns) {
+  const Value out = value(Rows::tokens, columns);
+  program_.ops.push_back(op::Input{out.id});
+  return out;
+}
+
 Value Recorder::rms_norm(Value x, Weight weight, float eps) {
   CHECK(info(weight).shape.elements() == info(x).columns);
   return rms_norm_heads(x, weight, eps);

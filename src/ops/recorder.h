@@ -31,6 +31,7 @@ class Recorder {
   int rope_table(RopeInfo info);
 
   Value embed(Weight table, float scale = 1.0F, Lookup by = Lookup::token);
+  Value input(int64_t columns);
   Value rms_norm(Value x, Weight weight, float eps);        // over the whole row
   Value rms_norm_heads(Value x, Weight weight, float eps);  // over each run of as many columns as the weight has
   Value rms_norm_heads(Value x, int64_t group, float eps);  // over each run of `group` columns, without a weight

@@ -262,6 +262,7 @@ class Compiler {
                                                 .scale = o.scale,
                                                 .by = o.by});
   }
+  void emit_one(const op::Input& o) { result_.instructions.emplace_back(InputStep{.out = matrix(o.out)}); }
   void emit_one(const op::LayerNorm& o) {
     result_.instructions.emplace_back(LayerNormStep{.out = matrix(o.out),
                                                     .x = matrix(o.x),

@@ -99,8 +99,11 @@ class CpuExecutable final : public Executable {
       return fail(ErrorCode::invalid_argument,
                   fmt::format("A step takes 1 to {} tokens and up to {} outputs.", max_tokens_, max_outputs_));
     }
+    const auto given = std::ranges::count_if(step.tokens, [](int32_t token) { return token < 0; });
+    if (given != static_cast<int64_t>(step.given.size()))
+      return fail(ErrorCode::invalid_argument, "The rows given do not match the tokens below 0.");
     for (int32_t token : step.tokens) {
-      if (token < 0 || token >= program_.vocabulary) {
+      if (token >= program_.vocabulary) {
         return fail(ErrorCode::invalid_argument,
                     fmt::format("Token {} is outside the vocabulary of {}.", token, program_.vocabulary));
       }

@@ -3,6 +3,7 @@
 // per family: product.cc, experts.cc, attention.cc, recurrent.cc, rowwise.cc, streams.cc.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <variant>
@@ -58,6 +59,9 @@ struct EmbedStep {
   DType dtype;
   float scale;
   Lookup by;
+};
+struct InputStep {
+  Matrix out;
 };
 struct NormStep {
   Matrix out, x;
@@ -185,7 +189,7 @@ struct SelectStep {
   Matrix out, x;
 };
 
-using Instruction = std::variant<EmbedStep, NormStep, QuantizeStep, ProductStep, RopeStep, AttentionStep,
+using Instruction = std::variant<EmbedStep, InputStep, NormStep, QuantizeStep, ProductStep, RopeStep, AttentionStep,
                                  ActivationStep, AddStep, ScaleStep, ExpertsStep, SigmoidGateStep, LayerNormStep,
                                  ActivateStep, SplitStep, ShortConvStep, DeltaRuleStep, ColumnsStep, ScaleColumnsStep,
                                  WeightedSumStep, MatchMagnitudeStep, AboveDeviationStep, SelectStep>;
@@ -203,6 +207,11 @@ struct StepContext {
   std::byte* states = nullptr;
   size_t state_bytes = 0;
 
+  // The row that is given for token i, which is below 0.
+  const float* given(int64_t i) const {
+    const auto before = step.tokens.first(static_cast<size_t>(i));
+    return step.given[static_cast<size_t>(std::ranges::count_if(before, [](int32_t token) { return token < 0; }))];
+  }
   // Of row i of the step, within its sequence.
   int64_t position(int64_t i) const {
     for (const SequenceRows& sequence : step.sequences) {
@@ -220,6 +229,7 @@ struct StepContext {
 };
 
 void run(const EmbedStep& s, StepContext& context);
+void run(const InputStep& s, StepContext& context);
 void run(const NormStep& s, StepContext& context);
 void run(const QuantizeStep& s, StepContext& context);
 void run(const ProductStep& s, StepContext& context);

@@ -6,6 +6,7 @@ namespace nanomind::cpu {
 Uses uses(const Op& op) {
   struct Visitor {
     Uses operator()(const op::Embed& o) const { return {{}, o.out}; }
+    Uses operator()(const op::Input& o) const { return {{}, o.out}; }
     Uses operator()(const op::RmsNorm& o) const { return {{o.x}, o.out}; }
     Uses operator()(const op::MatMul& o) const { return {{o.x}, o.out}; }
     Uses operator()(const op::Rope& o) const { return {{o.x}, o.x}; }

@@ -89,12 +89,21 @@ void run(const EmbedStep& s, StepContext& context) {
   for_rows(context, context.rows(Rows::tokens), [&](int64_t i) {
     float* out = s.out.row(i);
     int64_t row = 0;
+    if (s.by == Lookup::token && context.step.tokens[static_cast<size_t>(i)] < 0) {
+      std::copy_n(context.given(i), s.out.columns, out);
+      return;
+    }
     if (s.by == Lookup::token) row = context.step.tokens[static_cast<size_t>(i)];
     if (s.by == Lookup::position) row = context.position(i);
     packed_row_to_float(s.dtype, s.table, row, s.out.columns, out);
     if (s.scale == 1.0F) return;
     for (int64_t c = 0; c < s.out.columns; ++c) out[c] *= s.scale;
   });
+}
+
+void run(const InputStep& s, StepContext& context) {
+  for_rows(context, context.rows(Rows::tokens),
+           [&](int64_t i) { std::copy_n(context.step.given[static_cast<size_t>(i)], s.out.columns, s.out.row(i)); });
 }
 
 void run(const NormStep& s, StepContext& context) {

@@ -25,8 +25,10 @@ std::vector<float>& Interpreter::value(ValueId id) {
   return v;
 }
 
-std::vector<float> Interpreter::run(std::span<const int32_t> tokens, std::span<const int32_t> outputs) {
+std::vector<float> Interpreter::run(std::span<const int32_t> tokens, std::span<const int32_t> outputs,
+                                    std::span<const float> given) {
   tokens_ = tokens;
+  given_ = given;
   outputs_ = outputs;
   for (const Op& op : program_.ops) std::visit([this](const auto& o) { apply(o); }, op);
   past_ += static_cast<int64_t>(tokens.size());
@@ -35,8 +37,13 @@ std::vector<float> Interpreter::run(std::span<const int32_t> tokens, std::span<c
 
 void Interpreter::apply(const op::Embed& o) {
   const int64_t n = columns(o.out);
+  int64_t given = 0;
   for (size_t i = 0; i < tokens_.size(); ++i) {
     int64_t row = 0;
+    if (o.by == Lookup::token && tokens_[i] < 0) {
+      std::copy_n(given_.begin() + given++ * n, n, value(o.out).begin() + static_cast<int64_t>(i) * n);
+      continue;
+    }
     if (o.by == Lookup::token) row = tokens_[i];
     if (o.by == Lookup::position) row = past_ + static_cast<int64_t>(i);
     for (int64_t c = 0; c < n; ++c) {
@@ -44,6 +51,8 @@ void Interpreter::apply(const op::Embed& o) {
     }
   }
 }
+
+void Interpreter::apply(const op::Input& o) { value(o.out).assign(given_.begin(), given_.end()); }
 
 void Interpreter::apply(const op::RmsNorm& o) {
   const std::span<const float> x = value(o.x);

@@ -16,13 +16,16 @@ class Interpreter {
   Interpreter(const Program& program, std::vector<std::vector<float>> weights);
 
   // Evaluates `tokens` after those of earlier calls; returns the output [R, V] for the wanted rows of this call.
-  std::vector<float> run(std::span<const int32_t> tokens, std::span<const int32_t> outputs);
+  // `given` are the rows of tokens below 0, one after another.
+  std::vector<float> run(std::span<const int32_t> tokens, std::span<const int32_t> outputs,
+                         std::span<const float> given = {});
 
  private:
   struct KvLayer {
     std::vector<float> keys, values;  // [positions, K * D]
   };
   void apply(const op::Embed& o);
+  void apply(const op::Input& o);
   void apply(const op::RmsNorm& o);
   void apply(const op::MatMul& o);
   void apply(const op::Rope& o);
@@ -56,6 +59,7 @@ class Interpreter {
   std::vector<std::vector<float>> states_;
   int64_t past_ = 0;
   std::span<const int32_t> tokens_, outputs_;
+  std::span<const float> given_;
 };
 
 }  // namespace nanomind::reference

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The SigLIP tower (arXiv 2303.15343; a ViT without class token, whose blocks begin with their norms) and the projector
+// of LLaVA-1.5 (2310.03744): two products with a GELU between.
+#include "models/vision.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "models/weights.h"
+#include "ops/recorder.h"
+
+namespace nanomind {
+namespace {
+
+struct Params {
+  int64_t layers = 0, width = 0, feed_forward = 0, heads = 0, patches = 0;
+  float eps = 0;
+  Activation activation = Activation::gelu;
+};
+
+struct Linear {
+  Weight weight, bias;
+};
+struct Norm {
+  Weight weight, bias;
+};
+struct Layer {
+  Norm before_attention, before_ffn;
+  Linear q, k, v, o, up, down;
+};
+
+struct Tower {
+  WeightReader& r;
+  Params p;
+
+  Linear linear(const std::string& name, int64_t rows, int64_t columns) const {
+    return {r.matrix(name, rows, columns), r.optional_vector(name, rows, "bias")};
+  }
+  Norm norm(const std::string& name) const { return {r.vector(name, p.width), r.vector(name, p.width, "bias")}; }
+
+  Layer bind_layer(int64_t i) const {
+    const auto name = [&](const char* part) { return fmt::format("v.blk.{}.{}", i, part); };
+    return {.before_attention = norm(name("ln1")),
+            .before_ffn = norm(name("ln2")),
+            .q = linear(name("attn_q"), p.width, p.width),
+            .k = linear(name("attn_k"), p.width, p.width),
+            .v = linear(name("attn_v"), p.width, p.width),
+            .o = linear(name("attn_out"), p.width, p.width),
+            .up = linear(name("ffn_up"), p.feed_forward, p.width),
+            .down = linear(name("ffn_down"), p.width, p.feed_forward)};
+  }
+
+  // x: [T, C] -> [T, C]
+  Value layer(Recorder& rec, const Layer& w, Value x) const {
+    const int64_t head_dim = p.width / p.heads;
+    const Value h = rec.layer_norm(x, w.before_attention.weight, w.before_attention.bias, p.eps);
+    const Value mixed = rec.attention({.q = rec.matmul(h, w.q.weight, w.q.bias),
+                                       .k = rec.matmul(h, w.k.weight, w.k.bias),
+                                       .v = rec.matmul(h, w.v.weight, w.v.bias),
+                                       .layer = rec.kv_layer({p.heads, head_dim}),
+                                       .heads = static_cast<int>(p.heads),
+                                       .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
+                                       .mask = Mask::none});
+    x = rec.add(x, rec.matmul(mixed, w.o.weight, w.o.bias));
+    const Value g = rec.layer_norm(x, w.before_ffn.weight, w.before_ffn.bias, p.eps);
+    const Value hidden = rec.activate(rec.matmul(g, w.up.weight, w.up.bias), p.activation);
+    return rec.add(x, rec.matmul(hidden, w.down.weight, w.down.bias));
+  }
+};
+
+Params read_params(WeightReader& r, VisionModel& model) {
+  Params p;
+  model.image_size = r.count("vision.image_size", 1, 1 << 14);
+  model.patch_size = r.count("vision.patch_size", 1, 1 << 10);
+  p.width = r.count("vision.embedding_length", 8, 1 << 16);
+  p.feed_forward = r.count("vision.feed_forward_length", 1, 1 << 18);
+  p.heads = r.count("vision.attention.head_count", 1, 1024);
+  p.eps = static_cast<float>(r.number("vision.attention.layer_norm_epsilon"));
+  const std::vector<float> mean = r.list("vision.image_mean", GgufType::f32, 3);
+  const std::vector<float> deviation = r.list("vision.image_std", GgufType::f32, 3);
+  for (size_t c = 0; c < 3; ++c) model.mean[c] = mean[c], model.deviation[c] = deviation[c];
+  if (model.image_size % model.patch_size != 0 || model.image_size / model.patch_size > 256)
+    r.complain(
+        fmt::format("Pictures of {} pixels do not divide into patches of {}.", model.image_size, model.patch_size));
+  const int64_t side = model.image_size / model.patch_size;
+  p.patches = side * side;
+  if (p.width % p.heads != 0 || p.width / p.heads % 8 != 0 || p.width / p.heads > kMaxHeadDim)
+    r.complain(fmt::format("{} heads do not fit a width of {}.", p.heads, p.width));
+  if (std::ranges::any_of(model.deviation, [](float d) { return !(d > 0); }))
+    r.complain("The standard deviations of pictures must be above 0.");
+  // LLaVA reads the states before the last block where the file does not say which.
+  const int64_t blocks = r.count("vision.block_count", 1, 1024);
+  p.layers = r.has("vision.feature_layer") ? static_cast<int64_t>(r.list("vision.feature_layer", GgufType::i32, 1)[0])
+                                           : blocks - 1;
+  if (p.layers < 0 || p.layers > blocks) r.complain("The layer whose states are projected is outside the tower.");
+  p.activation = r.flag_or("use_gelu", false)   ? Activation::gelu_tanh
+                 : r.flag_or("use_silu", false) ? Activation::silu
+                                                : Activation::gelu;
+  return p;
+}
+
+Result<void> record_tower(const GgufFile& file, VisionModel& model, Params& p) {
+  Recorder rec;
+  WeightReader reader(file, rec, "clip");
+  p = read_params(reader, model);
+  TRY(reader.check());
+  const Tower tower{reader, p};
+  const int64_t pixels = 3 * model.patch_size * model.patch_size;
+  const Weight patch = reader.filters("v.patch_embd", p.width, 3, model.patch_size);
+  const Weight patch_bias = reader.optional_vector("v.patch_embd", p.width, "bias");
+  const Weight positions = reader.matrix("v.position_embd", p.patches, p.width);
+  std::vector<Layer> layers;
+  for (int64_t i = 0; i < p.layers; ++i) layers.push_back(tower.bind_layer(i));
+  // The last norm belongs to all blocks together.
+  const bool whole = p.layers == reader.count("vision.block_count", 1, 1024) && reader.has_tensor("v.post_ln");
+  const Norm last = whole ? tower.norm("v.post_ln") : Norm();
+  TRY(reader.check());
+
+  Value x = rec.matmul(rec.input(pixels), patch, patch_bias);
+  x = rec.add(x, rec.embed(positions, 1.0F, Lookup::position));
+  for (const Layer& w : layers) x = tower.layer(rec, w, x);
+  if (whole) x = rec.layer_norm(x, last.weight, last.bias, p.eps);
+  model.tower = std::move(rec).finish(rec.select_outputs(x));
+  return {};
+}
+
+Result<void> record_projector(const GgufFile& file, VisionModel& model, int64_t width) {
+  Recorder rec;
+  WeightReader reader(file, rec, "clip");
+  const int64_t hidden = reader.tensor_rows("mm.0");
+  model.width = reader.tensor_rows("mm.2");
+  const Linear first{reader.matrix("mm.0", hidden, width), reader.vector("mm.0", hidden, "bias")};
+  const Linear second{reader.matrix("mm.2", model.width, hidden), reader.vector("mm.2", model.width, "bias")};
+  TRY(reader.check());
+  Value x = rec.matmul(rec.input(width), first.weight, first.bias);
+  x = rec.matmul(rec.activate(x, Activation::gelu_tanh), second.weight, second.bias);
+  model.projector = std::move(rec).finish(rec.select_outputs(x));
+  return {};
+}
+
+}  // namespace
+
+Result<VisionModel> build_vision(const GgufFile& file) {
+  const std::string_view architecture = TRY(file.get_string("general.architecture"));
+  if (architecture != "clip")
+    return fail(ErrorCode::invalid_argument, fmt::format("{} is a model of architecture {}, not one that sees (clip).",
+                                                         file.subject(), architecture));
+  VisionModel model;
+  model.projector_type = TRY(file.get_string("clip.projector_type"));
+  if (model.projector_type != "mlp")
+    return fail(ErrorCode::unsupported,
+                fmt::format("Projectors of type '{}' are not supported yet; known is mlp.", model.projector_type));
+  Params p;
+  TRY(record_tower(file, model, p));
+  TRY(record_projector(file, model, p.width));
+  model.tokens = p.patches;
+  return model;
+}
+
+}  // namespace nanomind
