@@ -152,9 +152,13 @@ Result<Generation> Chat::generate() {
 
 Result<void> Chat::ask(const std::string& question) {
   std::vector<Message>& turns = state_.conversation.turns;
-  turns.push_back({.role = "user", .content = question});
+  turns.push_back({.role = "user", .content = question, .pictures = state_.pictures});
   auto generation = generate();
-  if (!generation || generation->tokens.empty()) turns.pop_back();
+  if (!generation || generation->tokens.empty()) {
+    turns.pop_back();
+  } else {
+    state_.pictures.clear();
+  }
   if (!generation) {
     if (generation.error().code != ErrorCode::context_full) return std::unexpected(std::move(generation).error());
     return fail(ErrorCode::context_full, context_full_advice(engine_.info()) +

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/answer.h"
+#include "cli/picture_files.h"
 #include "cli/quantity.h"
 
 namespace nanomind {
@@ -13,7 +14,7 @@ namespace {
 
 struct Call {
   const Context& context;
-  const Engine& engine;
+  Engine& engine;
   Session& session;
   const std::string& argument;
   ChatState& state;
@@ -55,6 +56,7 @@ Result<AfterCommand> run_system(const Call& call) {
 
 Result<AfterCommand> run_clear(const Call& call) {
   call.state.conversation.turns.clear();
+  call.state.pictures.clear();
   call.state.last.reset();
   call.context.console.note("The conversation starts anew.");
   return AfterCommand::go_on;
@@ -104,9 +106,18 @@ Result<AfterCommand> run_load(const Call& call) {
   loaded.model = call.state.conversation.model;
   restore_session(call, session_path(path));
   const size_t questions = loaded.turns.size() / 2;
-  call.state = {.conversation = std::move(loaded), .last = {}};
+  call.state = {.conversation = std::move(loaded), .pictures = {}, .last = {}};
   call.context.console.note(fmt::format("Loaded {} question{} and answer{}.", questions, questions == 1 ? "" : "s",
                                         questions == 1 ? "" : "s"));
+  return AfterCommand::go_on;
+}
+
+Result<AfterCommand> run_image(const Call& call) {
+  if (call.argument.empty())
+    return fail(ErrorCode::invalid_argument, "/image needs a file name, as in: /image photo.jpg");
+  auto pictures = TRY(see_pictures(call.context, call.engine, {call.argument}));
+  call.state.pictures.push_back(std::move(pictures[0]));
+  call.context.console.note("The next question is about this picture.");
   return AfterCommand::go_on;
 }
 
@@ -125,6 +136,7 @@ constexpr Command kCommands[] = {
     {"help", "", "this list", run_help},
     {"system", "TEXT", "set the system message; without TEXT: show it", run_system},
     {"clear", "", "forget the conversation", run_clear},
+    {"image", "FILE", "show a picture with the next question", run_image},
     {"save", "FILE", "write the conversation to a file, and what the model has read beside it", run_save},
     {"load", "FILE", "go on with a conversation from a file", run_load},
     {"stats", "", "tokens, speed and memory of the last answer", run_stats},
@@ -148,8 +160,8 @@ bool is_chat_command(std::string_view entry) {
   return entry.starts_with('/') && entry.find('\n') == std::string_view::npos;
 }
 
-Result<AfterCommand> run_chat_command(const Context& context, const Engine& engine, Session& session,
-                                      std::string_view entry, ChatState& state) {
+Result<AfterCommand> run_chat_command(const Context& context, Engine& engine, Session& session, std::string_view entry,
+                                      ChatState& state) {
   const size_t end = std::min(entry.find_first_of(" \t"), entry.size());
   const std::string_view name = entry.substr(1, end - 1);
   const size_t start = entry.find_first_not_of(" \t", end);

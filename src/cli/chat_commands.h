@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "cli/chat_file.h"
@@ -17,15 +18,16 @@ enum class AfterCommand { go_on, leave };
 
 struct ChatState {
   Conversation conversation;
-  std::optional<Generation> last;  // the latest answer
+  std::vector<std::vector<TokenId>> pictures;  // shown with the next question
+  std::optional<Generation> last;              // the latest answer
 };
 
 // True for a single line that begins with "/"; a space before it makes it a question.
 bool is_chat_command(std::string_view entry);
 
 // Runs one; what it says goes to standard error. Failures leave the state as it was.
-Result<AfterCommand> run_chat_command(const Context& context, const Engine& engine, Session& session,
-                                      std::string_view entry, ChatState& state);
+Result<AfterCommand> run_chat_command(const Context& context, Engine& engine, Session& session, std::string_view entry,
+                                      ChatState& state);
 
 // Their names, separated by spaces.
 std::string chat_command_names();

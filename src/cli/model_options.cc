@@ -31,6 +31,9 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
       ->check(CLI::IsMember({"f32", "f16", "q8_0", "q4_0"}))
       ->option_text("f16|q8_0|q4_0")
       ->group(group);
+  command.add_option("--mmproj", flags.vision, "file with the model's eyes, to show it pictures")
+      ->option_text("FILE")
+      ->group(group);
   command.add_option("--memory", flags.memory, "most memory to use, like 2G or 512M (default: what is free)")
       ->option_text("SIZE")
       ->group(group);

@@ -22,6 +22,7 @@ struct EngineFlags {
   int64_t outputs = 16;            // EngineOptions::outputs
   std::string precision = "fast";  // of prompts: "fast" or "high"
   std::string kv_type = "f16";     // a KvType's name
+  std::string vision;              // a file with a tower and a projector; empty: none
   std::string memory;              // as typed; empty: the settings' value
 };
 

@@ -148,6 +148,7 @@ Result<std::unique_ptr<Engine>> load_engine(const Context& context, const Locate
                         .outputs = flags.outputs,
                         .memory_bytes = context.settings.memory_bytes,
                         .log = context.log};
+  if (!flags.vision.empty()) options.vision = expand_home(flags.vision, context.folders.home);
   options.kv_type = TRY(parse_kv_type(flags.kv_type));
   if (flags.precision == "high") options.precision = PromptPrecision::high;
   if (!flags.memory.empty()) {

@@ -12,6 +12,7 @@
 #include "cli/draft_options.h"
 #include "cli/input.h"
 #include "cli/models.h"
+#include "cli/picture_files.h"
 #include "cli/tool_choice.h"
 #include "cli/tool_output.h"
 
@@ -28,8 +29,9 @@ struct RunFlags {
   bool verbose = false;
   int logprobs = -1;
   bool show_thinking = false;
-  std::string tools;        // a file
-  std::string tool_choice;  // empty: as `auto`
+  std::vector<std::string> images;  // files
+  std::string tools;                // a file
+  std::string tool_choice;          // empty: as `auto`
 };
 
 struct Request {
@@ -62,13 +64,16 @@ Result<void> add_input(const Context& context, const RunFlags& flags, Request& r
   return {};
 }
 
-Result<ChatPrompt> make_prompt(const Context& context, const RunFlags& flags, const Engine& engine,
+Result<ChatPrompt> make_prompt(const Context& context, const RunFlags& flags, Engine& engine,
                                const std::string& question, const std::string& tools, GenerateOptions& options) {
   const bool raw = flags.raw || engine.chat_template() == nullptr;
   if (!raw) {
-    return chat_prompt(engine, conversation(flags.answer.system, question), {.tools = tools, .thinking = {}},
-                       flags.answer, options);
+    auto messages = conversation(flags.answer.system, question);
+    messages.back().pictures = TRY(see_pictures(context, engine, flags.images));
+    return chat_prompt(engine, messages, {.tools = tools, .thinking = {}}, flags.answer, options);
   }
+  if (!flags.images.empty())
+    return fail(ErrorCode::invalid_argument, "Pictures need a model with a chat template, and no --raw.");
   if (!tools.empty())
     return fail(ErrorCode::invalid_argument, "Tools need a model with a chat template, and no --raw.");
   if (!flags.raw) {
@@ -248,6 +253,8 @@ Result<void> run(Context& context, RunFlags& flags) {
   }
   const LocatedModel model = TRY(locate_model(context, request.model));
   const auto engine = TRY(load_engine(context, model, flags.engine));
+  if (!request.question && !flags.images.empty())
+    return fail(ErrorCode::invalid_argument, "Ask a question about the picture, or use /image in a chat.");
   if (!request.question) return chat(context, *engine, model.name, flags.answer, flags.engine);
   return answer(context, flags, model, *engine, *request.question);
 }
@@ -267,6 +274,10 @@ void add_run(CLI::App& app, Context& context, Action& action) {
       ->check(CLI::Range(0, kMostLogprobs))
       ->option_text("N");
   command->add_flag("--show-thinking", flags->show_thinking, "show what the model thinks, on standard error");
+  command
+      ->add_option("-i,--image", flags->images, "picture to ask about (JPEG, PNG, WebP, GIF, BMP, PPM); again for more")
+      ->option_text("FILE")
+      ->allow_extra_args(false);
   command->add_option("--tools", flags->tools, "tools that the model may call; calls are printed as lines of JSON")
       ->option_text("FILE");
   command

@@ -83,9 +83,9 @@ void Answer::draft(int64_t most) {
   if (most < 1) return;
   guesses_.clear();
   drafter_->draft(tokens_, most, guesses_);
-  // A small model may know more tokens.
-  guesses_.erase(std::ranges::find_if(guesses_, [&](TokenId token) { return token >= host_.vocabulary; }),
-                 guesses_.end());
+  // A small model may know more tokens, and an earlier place may be followed by a picture.
+  const auto strange = [&](TokenId token) { return token < 0 || token >= host_.vocabulary; };
+  guesses_.erase(std::ranges::find_if(guesses_, strange), guesses_.end());
   if (guesses_.empty() || !sequence_.mark()) return;
   tokens_.insert(tokens_.end(), guesses_.begin(), guesses_.end());
   drafts_ = static_cast<int64_t>(guesses_.size());

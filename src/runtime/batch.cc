@@ -32,6 +32,7 @@ bool LocalBatch::step() {
 
 void LocalBatch::plan() {
   tokens_.clear();
+  given_.clear();
   sequences_.clear();
   outputs_.clear();
   working_.clear();
@@ -55,6 +56,12 @@ void LocalBatch::plan(Member& member) {
     return;
   }
   if (work->tokens.empty()) return;
+  const size_t given = given_.size();
+  if (const auto found = host_.pictures->append_rows(work->tokens, given_); !found) {
+    given_.resize(given);
+    member.error = found.error();
+    return;
+  }
   const auto count = static_cast<int64_t>(work->tokens.size());
   member.work = *work;
   member.first_output = static_cast<int64_t>(outputs_.size());
@@ -67,6 +74,7 @@ void LocalBatch::plan(Member& member) {
 void LocalBatch::run() {
   const auto out =
       host_.executable->run({.tokens = tokens_,
+                             .given = given_,
                              .sequences = sequences_,
                              .outputs = outputs_,
                              .kv_cache = &host_.cache->buffer(),

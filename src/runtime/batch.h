@@ -38,6 +38,7 @@ class LocalBatch final : public Batch {
   const SessionHost& host_;
   std::vector<Member> members_;
   std::vector<TokenId> tokens_;
+  std::vector<const float*> given_;
   std::vector<SequenceRows> sequences_;
   std::vector<int32_t> outputs_;
   std::vector<Member*> working_;  // in the order of the step's rows

@@ -14,73 +14,28 @@
 #include "device/registry.h"
 #include "format/gguf.h"
 #include "format/packed_file.h"
+#include "media/decode.h"
 #include "models/registry.h"
 #include "runtime/batch.h"
 #include "runtime/embedding.h"
 #include "runtime/kv_cache.h"
 #include "runtime/memory_budget.h"
+#include "runtime/picture_places.h"
+#include "runtime/pictures.h"
 #include "runtime/session.h"
 #include "runtime/state_store.h"
-#include "tensor/half.h"
+#include "runtime/vision_encoder.h"
+#include "runtime/weight_binding.h"
 #include "tensor/packed.h"
 
 namespace nanomind {
 namespace {
 
+// Rows of pictures that are kept: some hundred pictures of small models, some tens of large ones.
+constexpr size_t kPictureBytes = size_t{64} << 20;
+
 // Of recurrent models: open sessions and snapshots.
 constexpr int32_t kStateSlots = 8;
-
-// What the program's weights are bound to: packed matrices, and vectors as floats (in the mapped file, or converted
-// here).
-class WeightBinding {
- public:
-  static Result<WeightBinding> bind(const Program& program, const GgufFile& file, const PackedWeights& packed) {
-    WeightBinding binding;
-    for (const WeightInfo& info : program.weights) {
-      if (info.shape.rank == 1) {
-        const auto all = TRY(binding.vector(*file.tensor(info.name)));
-        binding.views_.push_back(all.subspan(static_cast<size_t>(info.first_row) * sizeof(float),
-                                             static_cast<size_t>(info.shape.elements()) * sizeof(float)));
-        continue;
-      }
-      const PackedMatrix* matrix = packed.find(info.name);
-      if (matrix == nullptr)
-        return fail(ErrorCode::corrupt,
-                    fmt::format("Tensor {} has no packed form; run `nanomind pack` again.", info.name));
-      const size_t before = packed_bytes(info.dtype, info.first_row, info.shape.columns());
-      binding.views_.push_back(
-          matrix->bytes.subspan(before, packed_bytes(info.dtype, info.shape.rows(), info.shape.columns())));
-    }
-    return binding;
-  }
-  std::span<const std::span<const std::byte>> views() const { return views_; }
-
- private:
-  Result<std::span<const std::byte>> vector(const GgufTensor& tensor) {
-    const DType dtype = *tensor.dtype;
-    const bool aligned = reinterpret_cast<uintptr_t>(tensor.data.data()) % alignof(float) == 0;
-    if (dtype == DType::f32 && aligned) return tensor.data;
-    const auto n = static_cast<size_t>(tensor.shape.elements());
-    auto owned = std::make_unique<float[]>(n);
-    for (size_t i = 0; i < n; ++i) {
-      uint16_t half = 0;
-      switch (dtype) {
-        case DType::f32: std::memcpy(&owned[i], tensor.data.data() + 4 * i, 4); break;
-        case DType::f16: std::memcpy(&half, tensor.data.data() + 2 * i, 2), owned[i] = float_from_half(half); break;
-        case DType::bf16: std::memcpy(&half, tensor.data.data() + 2 * i, 2), owned[i] = float_from_bf16(half); break;
-        default:
-          return fail(ErrorCode::unsupported,
-                      fmt::format("Tensor {} is a vector of type {}; F32, F16 and BF16 are supported.", tensor.name,
-                                  traits(dtype).name));
-      }
-    }
-    converted_.push_back(std::move(owned));
-    return std::as_bytes(std::span(converted_.back().get(), n));
-  }
-
-  std::vector<std::span<const std::byte>> views_;
-  std::vector<std::unique_ptr<float[]>> converted_;
-};
 
 // Calls f(weight, part, rows) for each matrix that a step multiplies by; of experts only that part which a row chooses.
 template <typename F>
@@ -163,19 +118,33 @@ class LocalEngine final : public Engine {
                   "The model's file has no chat template: it continues text (--raw) and does not chat.");
     const auto spelling = [&](std::optional<TokenId> id) { return id ? tokenizer_->piece(*id) : std::string_view(); };
     const std::string_view bos = spelling(tokenizer_->beginning_token());
-    const std::string text = TRY(template_->render(messages, {.bos_token = bos,
-                                                              .eos_token = spelling(tokenizer_->end_token()),
-                                                              .tools = options.tools,
-                                                              .thinking = options.thinking}));
+    const PicturePlaces places(messages);
+    const std::string text = TRY(template_->render(places.messages(), {.bos_token = bos,
+                                                                       .eos_token = spelling(tokenizer_->end_token()),
+                                                                       .tools = options.tools,
+                                                                       .thinking = options.thinking}));
     ChatPrompt prompt{.reasoning = reasoning_, .tool_format = tool_format_};
     if (reasoning_ && opens_reasoning(reasoning_->markers, text)) {
       prompt.reasoning->start = ReasoningSplitter::Start::reasoning;
     }
     // Most templates write the beginning token themselves; it must not come twice.
     const bool has_bos = !bos.empty() && text.starts_with(bos);
-    prompt.tokens =
-        tokenizer_->encode(text, ControlTokens::recognise, has_bos ? Beginning::omit : Beginning::add_if_model_does);
+    prompt.tokens = places.encode(*tokenizer_, text, has_bos ? Beginning::omit : Beginning::add_if_model_does);
     return prompt;
+  }
+
+  Result<std::vector<TokenId>> see(std::span<const std::byte> picture, const std::atomic<bool>* cancel) override {
+    if (!vision_) {
+      return fail(
+          ErrorCode::unsupported,
+          "This model cannot see: it was opened without a vision file (--mmproj FILE, published with the model).");
+    }
+    const Sha256Digest source = sha256(picture);
+    if (auto tokens = pictures_.find(source); !tokens.empty()) return tokens;
+    const Image image = TRY(decode_image(picture));
+    std::vector<float> rows(static_cast<size_t>(vision_->tokens() * vision_->width()));
+    TRY(vision_->encode(image, rows, cancel));
+    return pictures_.add(source, std::move(rows), vision_->width());
   }
 
   Result<std::unique_ptr<Session>> open_session(const SessionOptions& options) override {
@@ -283,11 +252,20 @@ class LocalEngine final : public Engine {
                       .kv_bytes = info_.kv_bytes,
                       .context = cache_tokens_},
                      budget));
+    if (!options.vision.empty()) {
+      vision_ = TRY(VisionEncoder::load(*device_, {.file = options.vision,
+                                                   .packed_folder = options.packed_folder,
+                                                   .model = options.model,
+                                                   .model_width = model.width,
+                                                   .precision = options.precision,
+                                                   .log = options.log}));
+    }
     cache_.emplace(TRY(KvCache::create(*device_, executable_->kv_block_bytes(), blocks)));
     states_.emplace(TRY(StateStore::create(*device_, executable_->state_bytes(), kStateSlots)));
     host_ = {.executable = executable_.get(),
              .cache = &*cache_,
              .states = &*states_,
+             .pictures = &pictures_,
              .tokenizer = tokenizer_.get(),
              .grammar_vocabulary = &*grammar_vocabulary_,
              .model_id = weights_->source_sha256(),
@@ -330,6 +308,8 @@ class LocalEngine final : public Engine {
   EmbeddingPlan embedding_;
   std::optional<KvCache> cache_;
   std::optional<StateStore> states_;
+  std::unique_ptr<VisionEncoder> vision_;  // null: sees no pictures
+  Pictures pictures_{kPictureBytes};
   SessionHost host_;
   EngineInfo info_;
   int64_t context_ = 0;       // tokens of a session,

@@ -28,6 +28,7 @@ namespace nanomind {
 struct EngineOptions {
   std::filesystem::path model;          // a GGUF file
   std::filesystem::path packed_folder;  // where packed side files go; empty: beside the model
+  std::filesystem::path vision;         // a GGUF file with a tower and a projector; empty: the model sees no pictures
   std::string device = "cpu";
   std::string isa;         // empty: the widest that runs
   int threads = 0;         // 0: as the two below
@@ -131,6 +132,10 @@ class Engine {
   virtual const Tokenizer& tokenizer() const = 0;
   // Null when the file carries no chat template (a base model).
   virtual const ChatTemplate* chat_template() const = 0;
+  // The tokens that stand for a picture (a file's bytes) in prompts and in Message::pictures. It is encoded unless it
+  // was lately. Errors: unsupported without EngineOptions::vision and for other kinds of files, corrupt,
+  // invalid_argument (too large), cancelled.
+  virtual Result<std::vector<TokenId>> see(std::span<const std::byte> picture, const std::atomic<bool>* cancel) = 0;
   // A conversation by the file's template; unsupported when there is none.
   virtual Result<ChatPrompt> chat_prompt(std::span<const Message> messages, const ChatOptions& options) const = 0;
   // Fails with out_of_memory when other sessions hold the cache, and with unsupported when the model does not write.

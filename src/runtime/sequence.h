@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "runtime/kv_cache.h"
+#include "runtime/pictures.h"
 #include "runtime/session_options.h"
 #include "runtime/state_store.h"
 #include "text/grammar.h"
@@ -29,6 +30,7 @@ struct SessionHost {
   Executable* executable = nullptr;
   KvCache* cache = nullptr;
   StateStore* states = nullptr;
+  const Pictures* pictures = nullptr;
   const Tokenizer* tokenizer = nullptr;
   LazyGrammarVocabulary* grammar_vocabulary = nullptr;
   std::span<const uint8_t> model_id;  // the SHA-256 of the model's file

@@ -110,6 +110,8 @@ bool fits_together(const Header& h, std::span<const int64_t> positions) {
 }  // namespace
 
 Result<void> Sequence::save(const std::filesystem::path& path) const {
+  if (std::ranges::any_of(tokens_, [](TokenId token) { return token < 0; }))
+    return fail(ErrorCode::unsupported, "A session that has seen pictures cannot be saved.");
   const size_t block_bytes = host_.executable->kv_block_bytes();
   const auto snapshots = snapshots_.kept();
   Header header{.magic = {},

@@ -21,8 +21,11 @@ Result<LocalSession::Evaluated> LocalSession::step(std::span<const TokenId> toke
   if (rows < count) outputs = 0;
   wanted_.resize(static_cast<size_t>(outputs));
   std::iota(wanted_.begin(), wanted_.end(), static_cast<int32_t>(rows - outputs));
+  given_.clear();
+  TRY(host_.pictures->append_rows(tokens.first(static_cast<size_t>(rows)), given_));
   const SequenceRows sequence = sequence_->rows(rows);
   const auto out = host_.executable->run({.tokens = tokens.first(static_cast<size_t>(rows)),
+                                          .given = given_,
                                           .sequences = {&sequence, 1},
                                           .outputs = wanted_,
                                           .kv_cache = &host_.cache->buffer(),

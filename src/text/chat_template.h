@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -16,6 +17,7 @@ namespace nanomind {
 struct Message {
   std::string role;  // "system", "user", "assistant", "tool"
   std::string content;
+  std::vector<std::vector<int32_t>> pictures{};  // tokens of each picture that stands before the content
   // May be empty: then the template does not see them.
   std::string reasoning{};     // what an assistant thought; most templates leave it out
   std::string tool_calls{};    // JSON list of an assistant's calls, as OpenAI has them or of {"name", "arguments"}

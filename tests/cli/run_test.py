@@ -6,6 +6,7 @@ import os
 import signal
 import struct
 import subprocess
+import unittest
 
 from program import PROGRAM, ROOT, ProgramTest, main, real_model
 
@@ -170,6 +171,27 @@ class Run(ProgramTest):
         done = self.expect(0, "run", gemma, "hello", "-n", "2", "--system", "Be brief.", stdin=None)
         self.assertIn(b"system message is left out", done.stderr)
         self.assertIn(b"base model", self.expect(1, "chat", gemma, stdin=b"hello\n").stderr)
+
+
+class Pictures(ProgramTest):
+    def test_a_model_without_eyes_says_what_it_needs(self):
+        picture = ROOT / "models/tinyvision/samples/00-emoji-what-is-it.png"
+        done = self.expect(1, "run", self.tiny, "-i", picture, "what is this?")
+        self.assertIn("--mmproj", done.stderr.decode())
+
+    def test_wrong_files_are_named(self):
+        eyes = ROOT / "models/tinyvision/mmproj-tinyvision-smollm2-135m-q8_0.gguf"
+        done = self.expect(2, "run", self.tiny, "--mmproj", eyes, "-i", eyes, "what is this?")
+        self.assertIn("do not belong together", done.stderr.decode())
+
+    @unittest.skipUnless(real_model(), "needs smollm2-135m")
+    def test_a_picture_is_named(self):
+        eyes = ROOT / "models/tinyvision/mmproj-tinyvision-smollm2-135m-q8_0.gguf"
+        samples = json.loads((ROOT / "models/tinyvision/samples.json").read_text())["samples"]
+        for sample in samples[:3]:
+            picture = ROOT / "models/tinyvision" / sample["file"]
+            done = self.expect(0, "run", real_model(), "--temp", "0", "--mmproj", eyes, "-i", picture, sample["question"])
+            self.assertEqual(done.stdout.decode().strip(), sample["pytorch_fp32_greedy"])
 
 
 class Tools(ProgramTest):

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/weight_binding.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+#include "tensor/half.h"
+#include "tensor/packed.h"
+
+namespace nanomind {
+
+Result<WeightBinding> WeightBinding::bind(const Program& program, const GgufFile& file, const PackedWeights& packed) {
+  WeightBinding binding;
+  for (const WeightInfo& info : program.weights) {
+    if (info.shape.rank == 1) {
+      const auto all = TRY(binding.vector(*file.tensor(info.name)));
+      binding.views_.push_back(all.subspan(static_cast<size_t>(info.first_row) * sizeof(float),
+                                           static_cast<size_t>(info.shape.elements()) * sizeof(float)));
+      continue;
+    }
+    const PackedMatrix* matrix = packed.find(info.name);
+    if (matrix == nullptr)
+      return fail(ErrorCode::corrupt,
+                  fmt::format("Tensor {} has no packed form; run `nanomind pack` again.", info.name));
+    const size_t before = packed_bytes(info.dtype, info.first_row, info.shape.columns());
+    binding.views_.push_back(
+        matrix->bytes.subspan(before, packed_bytes(info.dtype, info.shape.rows(), info.shape.columns())));
+  }
+  return binding;
+}
+
+Result<std::span<const std::byte>> WeightBinding::vector(const GgufTensor& tensor) {
+  const DType dtype = *tensor.dtype;
+  const bool aligned = reinterpret_cast<uintptr_t>(tensor.data.data()) % alignof(float) == 0;
+  if (dtype == DType::f32 && aligned) return tensor.data;
+  const auto n = static_cast<size_t>(tensor.shape.elements());
+  auto owned = std::make_unique<float[]>(n);
+  for (size_t i = 0; i < n; ++i) {
+    uint16_t half = 0;
+    switch (dtype) {
+      case DType::f32: std::memcpy(&owned[i], tensor.data.data() + 4 * i, 4); break;
+      case DType::f16: std::memcpy(&half, tensor.data.data() + 2 * i, 2), owned[i] = float_from_half(half); break;
+      case DType::bf16: std::memcpy(&half, tensor.data.data() + 2 * i, 2), owned[i] = float_from_bf16(half); break;
+      default:
+        return fail(ErrorCode::unsupported,
+                    fmt::format("Tensor {} is a vector of type {}; F32, F16 and BF16 are supported.", tensor.name,
+                                traits(dtype).name));
+    }
+  }
+  converted_.push_back(std::move(owned));
+  return std::as_bytes(std::span(converted_.back().get(), n));
+}
+
+}  // namespace nanomind

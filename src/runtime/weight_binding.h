@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program's weights are bound to: packed matrices, and vectors as floats (in the mapped file, or converted
+// here).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "format/gguf.h"
+#include "format/packed_file.h"
+#include "ops/program.h"
+
+namespace nanomind {
+
+class WeightBinding {
+ public:
+  // File and packed weights outlive the result. Errors: corrupt, unsupported (a vector of a type that is not plain).
+  static Result<WeightBinding> bind(const Program& program, const GgufFile& file, const PackedWeights& packed);
+  // Parallel to Program::weights, as CompileOptions wants them.
+  std::span<const std::span<const std::byte>> views() const { return views_; }
+
+ private:
+  Result<std::span<const std::byte>> vector(const GgufTensor& tensor);
+
+  std::vector<std::span<const std::byte>> views_;
+  std::vector<std::unique_ptr<float[]>> converted_;
+};
+
+}  // namespace nanomind
