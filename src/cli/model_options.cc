@@ -27,7 +27,9 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
         ->group(group);
   }
   command
-      .add_option("--kv-type", flags.kv_type, "how keys and values are kept: q8_0 takes half the memory (default: f16)")
+      .add_option("--kv-type", flags.kv_type,
+                  "how keys and values are kept: q8_0 takes half the memory, q4_0 a quarter or, where keys have biases "
+                  "and stay in q8_0, two fifths (default: f16)")
       ->check(CLI::IsMember({"f32", "f16", "q8_0", "q4_0"}))
       ->option_text("f16|q8_0|q4_0")
       ->group(group);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace nanomind {
 namespace {
@@ -43,8 +44,12 @@ uint64_t available_memory() {
 
 uint64_t kv_bytes_per_token(const Program& program, KvType type) {
   uint64_t bytes = 0;
-  for (const KvLayerInfo& layer : program.kv_layers)
-    bytes += 2 * static_cast<uint64_t>(layer.kv_heads) * kv_row_bytes(type, layer.head_dim);
+  const std::vector<KvTypes> types = kv_layer_types(program, type);
+  for (size_t i = 0; i < types.size(); ++i) {
+    const KvLayerInfo& layer = program.kv_layers[i];
+    bytes += static_cast<uint64_t>(layer.kv_heads) *
+             (kv_row_bytes(types[i].keys, layer.head_dim) + kv_row_bytes(types[i].values, layer.head_dim));
+  }
   return bytes;
 }
 

@@ -38,8 +38,8 @@ void store(const AttentionStep& s, const StepContext& context, const Cache& cach
       const int64_t position = sequence.past + i;
       const int slot = static_cast<int>(position % kKvBlock);
       const int32_t block = sequence.blocks[static_cast<size_t>(position / kKvBlock)];
-      s.store->put_key(s.k.row(row) + static_cast<int64_t>(head) * d, d, d, slot, cache.keys(block, head));
-      s.store->put_value(s.v.row(row) + static_cast<int64_t>(head) * d, d, slot, cache.values(block, head));
+      s.keys->put_key(s.k.row(row) + static_cast<int64_t>(head) * d, d, d, slot, cache.keys(block, head));
+      s.values->put_value(s.v.row(row) + static_cast<int64_t>(head) * d, d, slot, cache.values(block, head));
     }
   }
 }
@@ -86,13 +86,13 @@ void gather(const StepContext& context, const Cache& cache, const Tile& tile, in
   const int d = tile.s.kv.head_dim, m = tile.rows();
   for (int i = 0; i < m; ++i) {
     std::copy_n(tile.s.q.row(tile.step_row(i)) + tile.column(i), d, q + i * d);
-    tile.s.store->mix(q + i * d, d);
+    tile.s.keys->mix(q + i * d, d);
     g.max[i] = -std::numeric_limits<float>::infinity();
     g.sum[i] = 0;
   }
   for (int64_t block = first_block; block < end_block; ++block) {
     const int32_t id = tile.sequence.blocks[static_cast<size_t>(block)];
-    tile.s.store->qk(q, m, cache.keys(id, tile.head), d, scores);
+    tile.s.keys->qk(q, m, cache.keys(id, tile.head), d, scores);
     int lowest = kKvBlock, highest = 0;
     for (int i = 0; i < m; ++i) {
       const auto first = static_cast<int>(std::clamp<int64_t>(tile.first_key(i) - block * kKvBlock, 0, kKvBlock));
@@ -109,10 +109,10 @@ void gather(const StepContext& context, const Cache& cache, const Tile& tile, in
         correction[i] = g.sum[i] > 0 ? 1.0F : 0.0F;
       }
     }
-    tile.s.store->pv(scores, m, cache.values(id, tile.head), lowest, highest, d, correction, g.out);
+    tile.s.values->pv(scores, m, cache.values(id, tile.head), lowest, highest, d, correction, g.out);
   }
   for (int i = 0; i < m; ++i) {
-    if (g.sum[i] > 0) tile.s.store->mix(g.out + i * d, d);
+    if (g.sum[i] > 0) tile.s.values->mix(g.out + i * d, d);
   }
 }
 

@@ -68,10 +68,11 @@ class Compiler {
   }
 
   void place_kv_layers() {
-    result_.kv_store = KvStore::make(options_.kv_type, kernels_);
+    for (const KvType type : kKvTypes) result_.kv_stores[static_cast<size_t>(type)] = KvStore::make(type, kernels_);
     result_.key_ropes = key_ropes(program_);
+    const std::vector<KvTypes> types = kv_layer_types(program_, options_.kv_type);
     for (const KvLayerInfo& layer : program_.kv_layers) {
-      result_.kv_layers.push_back({.type = options_.kv_type,
+      result_.kv_layers.push_back({.types = types[result_.kv_layers.size()],
                                    .heads = static_cast<int>(layer.kv_heads),
                                    .head_dim = static_cast<int>(layer.head_dim),
                                    .offset = result_.kv_block_bytes});
@@ -289,12 +290,14 @@ class Compiler {
         RopeStep{.x = matrix(o.x), .rope = o.rope, .heads = o.heads, .head_dim = o.head_dim});
   }
   void emit_one(const op::Attention& o) {
+    const KvLayout& kv = result_.kv_layers[static_cast<size_t>(o.layer)];
     result_.instructions.emplace_back(AttentionStep{.out = matrix(o.out),
                                                     .q = matrix(o.q),
                                                     .k = o.k == kNoValue ? Matrix() : matrix(o.k),
                                                     .v = o.v == kNoValue ? Matrix() : matrix(o.v),
-                                                    .kv = result_.kv_layers[static_cast<size_t>(o.layer)],
-                                                    .store = result_.kv_store.get(),
+                                                    .kv = kv,
+                                                    .keys = result_.kv_store(kv.types.keys),
+                                                    .values = result_.kv_store(kv.types.values),
                                                     .heads = o.heads,
                                                     .window = o.window,
                                                     .scale = o.scale,

@@ -3,6 +3,8 @@
 // quantised (in the instruction that makes them, where there is one), and lays out the arena.
 #pragma once
 
+#include <array>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -19,7 +21,7 @@ struct CompiledProgram {
   Matrix output;
   int64_t vocabulary = 0;  // rows of the embedding: token ids are below
   int64_t positions = 0;   // rows of a table of positions; 0: there is none
-  std::unique_ptr<KvStore> kv_store;
+  std::array<std::unique_ptr<KvStore>, std::size(kKvTypes)> kv_stores;  // by type
   std::vector<KvLayout> kv_layers;
   Result<std::vector<int32_t>> key_ropes;         // see key_rotation.h
   size_t kv_block_bytes = 0;                      // all layers
@@ -27,6 +29,8 @@ struct CompiledProgram {
   std::span<std::byte> scratch, attention_parts;  // see StepContext
   std::unique_ptr<HostBuffer> arena;
   size_t arena_bytes = 0;
+
+  const KvStore* kv_store(KvType type) const { return kv_stores[static_cast<size_t>(type)].get(); }
 };
 
 // For runs by `threads` threads; `kernels` must outlive the result.

@@ -75,7 +75,8 @@ class CpuExecutable final : public Executable {
       const auto block = static_cast<size_t>(blocks[static_cast<size_t>(task / layers)]);
       std::byte* base = kv_cache.bytes().data() + block * program_.kv_block_bytes;
       for (int head = 0; rope >= 0 && head < kv.heads; ++head) {
-        cpu::turn_keys(*program_.kv_store, turns[static_cast<size_t>(rope)], kv.head_dim, base + kv.keys(head));
+        cpu::turn_keys(*program_.kv_store(kv.types.keys), turns[static_cast<size_t>(rope)], kv.head_dim,
+                       base + kv.keys(head));
       }
     });
     return {};

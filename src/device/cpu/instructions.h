@@ -93,7 +93,7 @@ struct RopeStep {
 struct AttentionStep {
   Matrix out, q, k, v;  // without data of k and v: what the cache already has of this step
   KvLayout kv;
-  const KvStore* store;  // the compiled program's
+  const KvStore *keys, *values;  // the compiled program's
   int heads;
   int64_t window;
   float scale, cap;

@@ -16,16 +16,18 @@ static_assert(kKvBlock == kKvBlockTokens);
 
 // One layer's part of every cache block: the keys of its heads, then the values of its heads.
 struct KvLayout {
-  KvType type = KvType::f16;
+  KvTypes types = {};
   int heads = 0;
   int head_dim = 0;
   size_t offset = 0;  // of the layer in a block, bytes; a multiple of 64
 
-  // Keys, or values, of one head.
-  size_t head_bytes() const { return kv_row_bytes(type, head_dim) * kKvBlock; }
-  size_t bytes() const { return 2 * static_cast<size_t>(heads) * head_bytes(); }
-  size_t keys(int head) const { return offset + static_cast<size_t>(head) * head_bytes(); }
-  size_t values(int head) const { return offset + static_cast<size_t>(heads + head) * head_bytes(); }
+  // Of one head.
+  size_t key_bytes() const { return kv_row_bytes(types.keys, head_dim) * kKvBlock; }
+  size_t value_bytes() const { return kv_row_bytes(types.values, head_dim) * kKvBlock; }
+
+  size_t bytes() const { return static_cast<size_t>(heads) * (key_bytes() + value_bytes()); }
+  size_t keys(int head) const { return offset + static_cast<size_t>(head) * key_bytes(); }
+  size_t values(int head) const { return keys(heads) + static_cast<size_t>(head) * value_bytes(); }
 };
 
 // Reads and writes the keys or values of one head of width `d` in one block. Keys are transposed, [d][64], values are
