@@ -11,7 +11,8 @@
 namespace nanomind {
 
 Result<std::unique_ptr<Session>> LocalSession::open(const SessionHost& host, const SessionOptions& options) {
-  return std::unique_ptr<Session>(new LocalSession(host, TRY(Sequence::open(host, options))));
+  auto sequence = TRY(Sequence::open(host, options));  // before there is memory that its failure would lose
+  return std::unique_ptr<Session>(new LocalSession(host, std::move(sequence)));
 }
 
 Result<LocalSession::Evaluated> LocalSession::step(std::span<const TokenId> tokens, int64_t outputs,
