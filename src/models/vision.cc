@@ -123,7 +123,8 @@ Result<void> record_tower(const GgufFile& file, VisionModel& model, Params& p) {
   x = rec.add(x, rec.embed(positions, 1.0F, Lookup::position));
   for (const Layer& w : layers) x = tower.layer(rec, w, x);
   if (whole) x = rec.layer_norm(x, last.weight, last.bias, p.eps);
-  model.tower = std::move(rec).finish(rec.select_outputs(x));
+  x = rec.select_outputs(x);
+  model.tower = std::move(rec).finish(x);
   return {};
 }
 
@@ -137,7 +138,8 @@ Result<void> record_projector(const GgufFile& file, VisionModel& model, int64_t 
   TRY(reader.check());
   Value x = rec.matmul(rec.input(width), first.weight, first.bias);
   x = rec.matmul(rec.activate(x, Activation::gelu_tanh), second.weight, second.bias);
-  model.projector = std::move(rec).finish(rec.select_outputs(x));
+  x = rec.select_outputs(x);
+  model.projector = std::move(rec).finish(x);
   return {};
 }
 
