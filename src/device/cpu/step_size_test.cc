@@ -11,7 +11,8 @@ namespace {
 Program product_of(int64_t columns) {
   Recorder rec;
   const Value x = rec.embed(rec.weight({"table", DType::f32, {8, columns}}));
-  return std::move(rec).finish(rec.select_outputs(rec.matmul(x, rec.weight({"w", DType::f32, {8, columns}}))));
+  const Value y = rec.select_outputs(rec.matmul(x, rec.weight({"w", DType::f32, {8, columns}})));
+  return std::move(rec).finish(y);
 }
 
 // By hand: half of the cache, divided by two bytes per column, down to a multiple of 16.
