@@ -146,7 +146,8 @@ TEST_P(KvStoreTest, ScoresOfMixedQueriesAreThoseOfTheRows) {
     for (int t = 0; t < kKvBlock; ++t) {
       double expected = 0;
       for (int c = 0; c < d; ++c)
-        expected += double{q[static_cast<size_t>(c)]} * double{keys[static_cast<size_t>(t * d + c)]};
+        expected += double{q[static_cast<size_t>(c)]} *
+                    double{keys[static_cast<size_t>(t) * static_cast<size_t>(d) + static_cast<size_t>(c)]};
       EXPECT_NEAR(scores[static_cast<size_t>(t)], expected, 1e-5 * d);
     }
   }
