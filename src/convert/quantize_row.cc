@@ -31,10 +31,12 @@ void put_fifth_bits(const Codes& codes, uint8_t* qh) {
   std::memcpy(qh, &bits, sizeof bits);
 }
 
+Numbers by_size(const float* x) { return {{x, kBlock}, importance_by_size({x, kBlock})}; }
+
 // Signed codes of one scale, from 0 on.
 uint16_t fit_codes(const float* x, CodeRange range, int tries, Codes& codes) {
   std::array<int8_t, kBlock> signed_codes;
-  const SymmetricFit fit = fit_symmetric({x, kBlock}, range, tries, signed_codes);
+  const SymmetricFit fit = fit_symmetric(by_size(x), range, tries, signed_codes);
   for (int i = 0; i < kBlock; ++i) codes[i] = static_cast<uint8_t>(signed_codes[i] - range.low);
   return half_from_float(fit.d);
 }
@@ -53,12 +55,12 @@ void quantize(const float* x, BlockQ5_0& b) {
 }
 
 void quantize(const float* x, BlockQ8_0& b) {
-  b.d = half_from_float(fit_symmetric({x, kBlock}, {-127, 127}, 3, b.qs).d);
+  b.d = half_from_float(fit_symmetric(by_size(x), {-127, 127}, 3, b.qs).d);
 }
 
 void quantize(const float* x, BlockQ4_1& b) {
   Codes codes;
-  const OffsetFit fit = fit_offset({x, kBlock}, 15, Offset::any, true, codes);
+  const OffsetFit fit = fit_offset(by_size(x), 15, Offset::any, true, codes);
   b.d = half_from_float(fit.d);
   b.m = half_from_float(fit.m);
   put_nibbles(codes, b.qs);
@@ -66,7 +68,7 @@ void quantize(const float* x, BlockQ4_1& b) {
 
 void quantize(const float* x, BlockQ5_1& b) {
   Codes codes;
-  const OffsetFit fit = fit_offset({x, kBlock}, 31, Offset::any, true, codes);
+  const OffsetFit fit = fit_offset(by_size(x), 31, Offset::any, true, codes);
   b.d = half_from_float(fit.d);
   b.m = half_from_float(fit.m);
   put_nibbles(codes, b.qs);

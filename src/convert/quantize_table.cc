@@ -39,12 +39,12 @@ void put_places(std::span<const int8_t> values, const Places& places, uint8_t* q
     qs[j] = static_cast<uint8_t>(places[values[j]] | places[values[j + kBlock / 2]] << 4);
 }
 
+Numbers by_size(const float* x) { return {{x, kBlock}, importance_by_size({x, kBlock})}; }
+
 struct Iq4Codes {
   static constexpr int kSubs = kSuperBlock / kBlock, kWidth = kBlock;
-  float scale(std::span<const float> x, std::span<int8_t> values) const {
-    return fit_table(x, kIq4Table, kTries, values).d;
-  }
-  double nearest(std::span<const float> x, float d, std::span<int8_t> values) const {
+  float scale(const Numbers& x, std::span<int8_t> values) const { return fit_table(x, kIq4Table, kTries, values).d; }
+  double nearest(const Numbers& x, float d, std::span<int8_t> values) const {
     return nearest_table(x, d, kIq4Table, values);
   }
 };
@@ -53,7 +53,7 @@ struct Iq4Codes {
 
 void quantize(const float* x, BlockIQ4_NL& block) {
   std::array<int8_t, kBlock> values;
-  block.d = half_from_float(fit_table({x, kBlock}, kIq4Table, kTries, values).d);
+  block.d = half_from_float(fit_table(by_size(x), kIq4Table, kTries, values).d);
   put_places(values, kIq4Places, block.qs);
 }
 
@@ -77,12 +77,13 @@ void quantize(const float* x, BlockMXFP4& block) {
   for (int i = 0; i < kBlock; ++i) extreme = std::max(extreme, std::abs(x[i]));
   block = {};
   if (extreme == 0) return;
+  const Numbers numbers = by_size(x);
   const int covering = std::ilogb(extreme / kMxfp4Most) + 1;
   double least = std::numeric_limits<double>::infinity();
   for (int exponent = covering - 2; exponent <= covering; ++exponent) {
     const int e = std::clamp(exponent, kLeast, kMost);
     std::array<int8_t, kBlock> values;
-    const double error = nearest_table({x, kBlock}, std::ldexp(1.0F, e), kMxfp4Table, values);
+    const double error = nearest_table(numbers, std::ldexp(1.0F, e), kMxfp4Table, values);
     if (error >= least) continue;
     least = error;
     block.e = static_cast<uint8_t>(e + kBias);

@@ -73,43 +73,48 @@ class TableGrid {
   const ValueTable& table_;
 };
 
-// Sum of squared errors of d * q + m with the nearest codes.
+// Sum of weighted squared errors of d * q + m with the nearest codes.
 template <typename Grid>
-float error_of(std::span<const float> x, float d, float m, const Grid& grid) {
+float error_of(const Numbers& numbers, float d, float m, const Grid& grid) {
+  const auto [x, importance] = numbers;
   const float inverse = inverse_of(d);
   Lanes lanes{};
   for (size_t i = 0; i < x.size(); i += kLanes) {
     const Lanes q = grid.round(&x[i], inverse, m);
     for (size_t l = 0; l < kLanes; ++l) {
       const float off = x[i + l] - (d * q[l] + m);
-      lanes[l] += off * off;
+      lanes[l] += importance.of(x[i + l]) * off * off;
     }
   }
   return sum(lanes);
 }
 
 template <typename Code, typename Grid>
-float nearest(std::span<const float> x, float d, float m, const Grid& grid, std::span<Code> codes) {
+float nearest(const Numbers& numbers, float d, float m, const Grid& grid, std::span<Code> codes) {
+  const auto x = numbers.x;
   const float inverse = inverse_of(d);
   for (size_t i = 0; i < x.size(); i += kLanes) {
     const Lanes q = grid.round(&x[i], inverse, m);
     for (size_t l = 0; l < kLanes; ++l) codes[i + l] = static_cast<Code>(q[l]);
   }
-  return error_of(x, d, m, grid);
+  return error_of(numbers, d, m, grid);
 }
 
+// Weighted sums of codes, their squares and products.
 struct Sums {
   float q = 0, qq = 0, xq = 0;
 };
 template <typename Grid>
-Sums sums_of(std::span<const float> x, float inverse, float m, const Grid& grid) {
+Sums sums_of(const Numbers& numbers, float inverse, float m, const Grid& grid) {
+  const auto [x, importance] = numbers;
   Lanes sq{}, sqq{}, sxq{};
   for (size_t i = 0; i < x.size(); i += kLanes) {
     const Lanes q = grid.round(&x[i], inverse, m);
     for (size_t l = 0; l < kLanes; ++l) {
-      sq[l] += q[l];
-      sqq[l] += q[l] * q[l];
-      sxq[l] += x[i + l] * q[l];
+      const float weighted = importance.of(x[i + l]) * q[l];
+      sq[l] += weighted;
+      sqq[l] += weighted * q[l];
+      sxq[l] += weighted * x[i + l];
     }
   }
   return {sum(sq), sum(sqq), sum(sxq)};
@@ -121,7 +126,7 @@ Sums sums_of(std::span<const float> x, float inverse, float m, const Grid& grid)
 template <typename Grid>
 class SymmetricSearch {
  public:
-  SymmetricSearch(std::span<const float> x, const Grid& grid) : x_(x), grid_(grid) { offer(0); }
+  SymmetricSearch(const Numbers& x, const Grid& grid) : x_(x), grid_(grid) { offer(0); }
 
   // Whether d became the best one.
   bool offer(float d) {
@@ -149,17 +154,17 @@ class SymmetricSearch {
   const SymmetricFit& best() const { return best_; }
 
  private:
-  std::span<const float> x_;
+  const Numbers& x_;
   const Grid& grid_;
   float most_ = 0, noted_ = 0;
   SymmetricFit best_{0, std::numeric_limits<double>::infinity()};
 };
 
 template <typename Grid>
-SymmetricFit fit(std::span<const float> x, const Grid& grid, int tries, std::span<int8_t> codes) {
-  CHECK(x.size() <= kMost && x.size() % kLanes == 0);
+SymmetricFit fit(const Numbers& x, const Grid& grid, int tries, std::span<int8_t> codes) {
+  CHECK(x.x.size() <= kMost && x.x.size() % kLanes == 0);
   float extreme = 0;
-  for (const float value : x) extreme = std::abs(value) > std::abs(extreme) ? value : extreme;
+  for (const float value : x.x) extreme = std::abs(value) > std::abs(extreme) ? value : extreme;
   SymmetricSearch search(x, grid);
   if (extreme != 0) {
     // The extreme becomes the lowest code, of which there may be more, or the highest.
@@ -181,7 +186,8 @@ struct Line {
   float d = 0, m = 0;
 };
 
-// Scale and offset that fit x to codes best; nothing where all codes are alike.
+// Scale and offset that fit x to codes best, n and x being the sums of weights and of weighted numbers; nothing where
+// all codes are alike.
 bool fit_line(float n, float x, const Sums& s, Offset offset, Line& line) {
   const float determinant = n * s.qq - s.q * s.q;
   if (!(determinant > 0)) return false;
@@ -192,13 +198,18 @@ bool fit_line(float n, float x, const Sums& s, Offset offset, Line& line) {
 
 class OffsetSearch {
  public:
-  OffsetSearch(std::span<const float> x, int high, Offset offset, bool is_stored)
+  OffsetSearch(const Numbers& x, int high, Offset offset, bool is_stored)
       : x_(x), grid_({0, high}), offset_(offset), is_stored_(is_stored) {
-    Lanes lanes{};
-    for (size_t i = 0; i < x.size(); i += kLanes) {
-      for (size_t l = 0; l < kLanes; ++l) lanes[l] += x[i + l];
+    Lanes weights{}, weighted{};
+    for (size_t i = 0; i < x.x.size(); i += kLanes) {
+      for (size_t l = 0; l < kLanes; ++l) {
+        const float weight = x.importance.of(x.x[i + l]);
+        weights[l] += weight;
+        weighted[l] += weight * x.x[i + l];
+      }
     }
-    sum_ = sum(lanes);
+    weight_ = sum(weights);
+    sum_ = sum(weighted);
   }
 
   bool offer(Line line) {
@@ -211,7 +222,7 @@ class OffsetSearch {
   void consider(float inverse, float m) {
     const Sums s = sums_of(x_, inverse, m, grid_);
     Line line;
-    if (!fit_line(static_cast<float>(x_.size()), sum_, s, offset_, line)) return;
+    if (!fit_line(weight_, sum_, s, offset_, line)) return;
     const float explained = line.d * s.xq + line.m * sum_;
     if (explained > most_) most_ = explained, noted_ = line;
   }
@@ -220,17 +231,17 @@ class OffsetSearch {
     for (int turn = 0; turn < kTurns; ++turn) {
       const Sums s = sums_of(x_, inverse_of(best_.d), best_.m, grid_);
       Line line;
-      if (!fit_line(static_cast<float>(x_.size()), sum_, s, offset_, line) || !offer(line)) return;
+      if (!fit_line(weight_, sum_, s, offset_, line) || !offer(line)) return;
     }
   }
   const OffsetFit& best() const { return best_; }
 
  private:
-  std::span<const float> x_;
+  const Numbers& x_;
   RangeGrid grid_;
   Offset offset_;
   bool is_stored_;
-  float sum_ = 0;
+  float weight_ = 0, sum_ = 0;  // of the weights, and of the weighted numbers
   float most_ = -std::numeric_limits<float>::infinity();
   Line noted_;
   OffsetFit best_{0, 0, std::numeric_limits<double>::infinity()};
@@ -242,17 +253,25 @@ float as_half(float value) {
   return float_from_half(half_from_float(std::min(kLargestHalf, std::max(-kLargestHalf, value))));
 }
 
-SymmetricFit fit_symmetric(std::span<const float> x, CodeRange range, int tries, std::span<int8_t> codes) {
+Importance importance_by_size(std::span<const float> x) {
+  double squares = 0;
+  for (const float value : x) squares += double{value} * value;
+  const double size = std::sqrt(squares / static_cast<double>(x.size()));
+  if (size < 1e-30) return {};  // what the inverse would not fit in a float
+  return {1, static_cast<float>(1 / size)};
+}
+
+SymmetricFit fit_symmetric(const Numbers& x, CodeRange range, int tries, std::span<int8_t> codes) {
   return fit(x, RangeGrid(range), tries, codes);
 }
 
-SymmetricFit fit_table(std::span<const float> x, const ValueTable& table, int tries, std::span<int8_t> values) {
+SymmetricFit fit_table(const Numbers& x, const ValueTable& table, int tries, std::span<int8_t> values) {
   return fit(x, TableGrid(table), tries, values);
 }
 
-OffsetFit fit_offset(std::span<const float> x, int high, Offset offset, bool is_stored, std::span<uint8_t> codes) {
-  CHECK(x.size() <= kMost && x.size() % kLanes == 0);
-  const auto [low_at, high_at] = std::ranges::minmax_element(x);
+OffsetFit fit_offset(const Numbers& x, int high, Offset offset, bool is_stored, std::span<uint8_t> codes) {
+  CHECK(x.x.size() <= kMost && x.x.size() % kLanes == 0);
+  const auto [low_at, high_at] = std::ranges::minmax_element(x.x);
   const float least = offset == Offset::not_positive ? std::min(*low_at, 0.0F) : *low_at, most = *high_at;
   const auto top = static_cast<float>(high);
   OffsetSearch search(x, high, offset, is_stored);
@@ -260,7 +279,7 @@ OffsetFit fit_offset(std::span<const float> x, int high, Offset offset, bool is_
   const float range = most - least;
   if (range > 0) {
     search.offer({range / top, least});
-    for (int i = -10; i <= 10; ++i) search.consider((top + 0.1F * static_cast<float>(i)) / range, least);
+    for (int i = 0; i <= 24; ++i) search.consider(top * (0.6F + 0.02F * static_cast<float>(i)) / range, least);
     search.offer_noted();
     search.settle();
   }
@@ -269,15 +288,15 @@ OffsetFit fit_offset(std::span<const float> x, int high, Offset offset, bool is_
   return best;
 }
 
-double nearest_symmetric(std::span<const float> x, float d, CodeRange range, std::span<int8_t> codes) {
+double nearest_symmetric(const Numbers& x, float d, CodeRange range, std::span<int8_t> codes) {
   return nearest(x, d, 0, RangeGrid(range), codes);
 }
 
-double nearest_table(std::span<const float> x, float d, const ValueTable& table, std::span<int8_t> values) {
+double nearest_table(const Numbers& x, float d, const ValueTable& table, std::span<int8_t> values) {
   return nearest(x, d, 0, TableGrid(table), values);
 }
 
-double nearest_offset(std::span<const float> x, float d, float m, int high, std::span<uint8_t> codes) {
+double nearest_offset(const Numbers& x, float d, float m, int high, std::span<uint8_t> codes) {
   return nearest(x, d, m, RangeGrid({0, high}), codes);
 }
 

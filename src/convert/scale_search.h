@@ -1,17 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // Searches for the scale, or scale and offset, by which small integers stand for a block of numbers with the least sum
-// of squared errors. For given codes the best scale is a least-squares fit and for a given scale the best codes are the
-// nearest, so the search starts from many scales near the one that just covers the block and improves the best by turns
-// (Lloyd's method). Scales are compared as they will be stored: rounded to half.
+// of squared errors, each counted by the importance of its number. For given codes the best scale is a least-squares
+// fit and for a given scale the best codes are the nearest, so the search starts from many scales near the one that
+// just covers the block and improves the best by turns (Lloyd's method). Scales are compared as they will be stored:
+// rounded to half.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace nanomind {
+
+// How much the squared error of a number counts: floor + slope * |x|.
+struct Importance {
+  float floor = 1, slope = 0;
+  float of(float x) const { return floor + slope * std::abs(x); }
+};
+// 1 + |x| / root of the mean square of `x`: large weights matter more, and all matter.
+Importance importance_by_size(std::span<const float> x);
+
+// Numbers that are quantised together. Sizes are multiples of 8, at most 256.
+struct Numbers {
+  std::span<const float> x;
+  Importance importance;
+};
 
 // Codes from low (negative) to high.
 struct CodeRange {
@@ -23,8 +39,8 @@ struct SymmetricFit {
   float d = 0;  // exactly a half
   double error = 0;
 };
-// `tries`: scales to each side of the usual one; `codes` gets the nearest codes. Sizes are equal and multiples of 8.
-SymmetricFit fit_symmetric(std::span<const float> x, CodeRange range, int tries, std::span<int8_t> codes);
+// `tries`: scales to each side of the usual one; `codes` gets the nearest codes, as many as numbers.
+SymmetricFit fit_symmetric(const Numbers& x, CodeRange range, int tries, std::span<int8_t> codes);
 
 // Rising whole numbers, of which the nearest to x is looked up: what lies between two multiples of 1/2 has the same
 // one, as the middle of two whole numbers is such a multiple.
@@ -52,7 +68,7 @@ class ValueTable {
 };
 
 // x ~ d * v, v of `table`. `values` gets the nearest ones.
-SymmetricFit fit_table(std::span<const float> x, const ValueTable& table, int tries, std::span<int8_t> values);
+SymmetricFit fit_table(const Numbers& x, const ValueTable& table, int tries, std::span<int8_t> values);
 
 // x ~ d * q + m, q from 0 to high.
 struct OffsetFit {
@@ -61,12 +77,12 @@ struct OffsetFit {
 };
 enum class Offset { any, not_positive };
 // `is_stored`: d and m are halves themselves; otherwise they are fitted as they are.
-OffsetFit fit_offset(std::span<const float> x, int high, Offset offset, bool is_stored, std::span<uint8_t> codes);
+OffsetFit fit_offset(const Numbers& x, int high, Offset offset, bool is_stored, std::span<uint8_t> codes);
 
-// Sum of squared errors of the nearest codes, which are left in `codes`.
-double nearest_symmetric(std::span<const float> x, float d, CodeRange range, std::span<int8_t> codes);
-double nearest_table(std::span<const float> x, float d, const ValueTable& table, std::span<int8_t> values);
-double nearest_offset(std::span<const float> x, float d, float m, int high, std::span<uint8_t> codes);
+// Sum of weighted squared errors of the nearest codes, which are left in `codes`.
+double nearest_symmetric(const Numbers& x, float d, CodeRange range, std::span<int8_t> codes);
+double nearest_table(const Numbers& x, float d, const ValueTable& table, std::span<int8_t> values);
+double nearest_offset(const Numbers& x, float d, float m, int high, std::span<uint8_t> codes);
 
 // `value` as a half holds it, kept within the range of halves.
 float as_half(float value);

@@ -44,7 +44,7 @@ struct SymmetricSuper {
 
 // Codes says how many sub-blocks of what width there are and has, for numbers x of one,
 //   float scale(x, codes)         the scale that fits best
-//   double nearest(x, d, codes)   the codes for a scale, and their sum of squared errors
+//   double nearest(x, d, codes)   the codes for a scale, and their sum of weighted squared errors
 template <typename Codes>
 class SymmetricQuantizer {
  public:
@@ -53,7 +53,8 @@ class SymmetricQuantizer {
   using Super = SymmetricSuper<Codes>;
 
   // `scales`: what small scales can be. x has kSuperBlock numbers and outlives this.
-  SymmetricQuantizer(const float* x, const Codes& codes, CodeRange scales) : x_(x), codes_(codes), range_(scales) {
+  SymmetricQuantizer(const float* x, const Codes& codes, CodeRange scales)
+      : x_(x), importance_(importance_by_size({x, kSuperBlock})), codes_(codes), range_(scales) {
     for (int s = 0; s < kSubs; ++s) scales_[s] = codes_.scale(sub(s), part(scratch_, s));
   }
 
@@ -94,7 +95,8 @@ class SymmetricQuantizer {
     double aa = 0, ax = 0;
     for (int i = 0; i < kSuperBlock; ++i) {
       const double a = static_cast<double>(t.sc[i / kWidth]) * t.codes[i];
-      aa += a * a, ax += a * x_[i];
+      const double weighted = importance_.of(x_[i]) * a;
+      aa += weighted * a, ax += weighted * x_[i];
     }
     if (!(aa > 0)) return false;
     const float d = as_half(static_cast<float>(ax / aa));
@@ -104,12 +106,13 @@ class SymmetricQuantizer {
   }
 
  private:
-  std::span<const float> sub(int s) const { return {x_ + s * kWidth, kWidth}; }
+  Numbers sub(int s) const { return {{x_ + s * kWidth, kWidth}, importance_}; }
   static std::span<int8_t> part(std::array<int8_t, kSuperBlock>& all, int s) {
     return std::span(all).subspan(static_cast<size_t>(s) * kWidth, kWidth);
   }
 
   const float* x_;
+  Importance importance_;
   Codes codes_;
   CodeRange range_;
   std::array<float, kSubs> scales_{};
