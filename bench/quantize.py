@@ -36,6 +36,7 @@ FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q
               "bf16": 32, "mxfp4_moe": 38}  # of llama.h
 PURE_TYPES = {**{name: FILE_TYPES[name] for name in ("f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q6_k", "iq4_nl", "iq4_xs")},
               "q3_k": 11, "q4_k": 14, "q5_k": 16, "mxfp4": 38}
+REFUSED = ("q2_k_s",)  # which the peer makes only with an importance matrix
 REFERENCE_LIMIT = 0.002  # of the perplexity
 
 
@@ -165,7 +166,7 @@ def main():
     failed = False
     with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
         bench = Bench(options, scratch)
-        for type_name in options.types or bench.types:
+        for type_name in options.types or [name for name in bench.types if name not in REFUSED]:
             cells, wrong, seconds = bench.row(type_name)
             lines.append("| " + " | ".join(cells) + " |")
             print(lines[-1], f"{seconds[0]:.0f} s, peer {seconds[1]:.0f} s", "WRONG: " + ", ".join(wrong) if wrong else "", flush=True)
