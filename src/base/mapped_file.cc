@@ -7,18 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
+
+#include "base/file_io.h"
 
 namespace nanomind {
 namespace {
-
-std::unexpected<Error> system_error(const std::string& what, const std::filesystem::path& path, int code) {
-  ErrorCode kind = ErrorCode::io;
-  if (code == ENOENT || code == ENOTDIR) kind = ErrorCode::not_found;
-  if (code == ENOSPC || code == EDQUOT || code == EFBIG) kind = ErrorCode::no_space;
-  return fail(kind, what + " " + path.string() + ": " + std::strerror(code) + ".");
-}
 
 constexpr size_t kLarge = size_t{16} << 20;
 
@@ -95,35 +89,18 @@ void AtomicFile::abandon() {
 }
 
 Result<void> AtomicFile::reserve(uint64_t bytes) {
-  const int code = ::posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
-  if (code == EOPNOTSUPP || code == EINVAL)
-    return {};  // file systems without preallocation report a full disk on write
-  if (code != 0) return system_error("Cannot reserve space for", target_, code);
+  if (const int code = reserve_bytes(fd_, bytes)) return system_error("Cannot reserve space for", target_, code);
   return {};
 }
 
 Result<void> AtomicFile::write_at(uint64_t offset, std::span<const std::byte> data) {
-  while (!data.empty()) {
-    const ssize_t n = ::pwrite(fd_, data.data(), data.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error("Cannot write", target_, errno);
-    data = data.subspan(static_cast<size_t>(n));
-    offset += static_cast<uint64_t>(n);
-  }
+  if (const int code = write_bytes(fd_, offset, data)) return system_error("Cannot write", target_, code);
   return {};
 }
 
 Result<void> AtomicFile::commit() {
-  if (::fsync(fd_) != 0) return system_error("Cannot write", target_, errno);
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) return system_error("Cannot rename to", target_, errno);
-  ::close(fd_);
+  TRY(commit_file(fd_, temporary_, target_, target_));
   fd_ = -1;
-  // The name itself becomes durable with its directory; a failure here costs at most this file after a power cut.
-  const std::filesystem::path directory = target_.has_parent_path() ? target_.parent_path() : ".";
-  if (const int dir = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); dir >= 0) {
-    ::fsync(dir);
-    ::close(dir);
-  }
   return {};
 }
 

@@ -7,22 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string>
 #include <utility>
 
+#include "base/file_io.h"
+
 namespace nanomind {
-namespace {
-
-std::unexpected<Error> system_error(const char* what, const std::filesystem::path& path, int code) {
-  ErrorCode kind = ErrorCode::io;
-  if (code == ENOENT || code == ENOTDIR) kind = ErrorCode::not_found;
-  if (code == ENOSPC || code == EDQUOT || code == EFBIG) kind = ErrorCode::no_space;
-  return fail(kind, std::string(what) + " " + path.string() + ": " + std::strerror(code) + ".");
-}
-
-}  // namespace
-
 Result<ResumableFile> ResumableFile::open(const std::filesystem::path& target) {
   const std::string partial = target.string() + ".partial";
   while (true) {
@@ -64,34 +54,19 @@ ResumableFile::~ResumableFile() {
 }
 
 Result<void> ResumableFile::reserve(uint64_t bytes) {
-  const int code = ::posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
-  if (code == EOPNOTSUPP || code == EINVAL)
-    return {};  // file systems without preallocation report a full disk on write
-  if (code != 0) return system_error("Cannot reserve space for", target_, code);
+  if (const int code = reserve_bytes(fd_, bytes)) return system_error("Cannot reserve space for", target_, code);
   return {};
 }
 
 Result<void> ResumableFile::write_at(uint64_t offset, std::span<const std::byte> data) {
-  while (!data.empty()) {
-    const ssize_t n = ::pwrite(fd_, data.data(), data.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error("Cannot write", partial_, errno);
-    data = data.subspan(static_cast<size_t>(n));
-    offset += static_cast<uint64_t>(n);
-  }
+  if (const int code = write_bytes(fd_, offset, data)) return system_error("Cannot write", partial_, code);
   return {};
 }
 
 Result<size_t> ResumableFile::read_at(uint64_t offset, std::span<std::byte> data) const {
-  size_t done = 0;
-  while (done < data.size()) {
-    const ssize_t n = ::pread(fd_, data.data() + done, data.size() - done, static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error("Cannot read", partial_, errno);
-    if (n == 0) break;
-    done += static_cast<size_t>(n);
-  }
-  return done;
+  size_t read = 0;
+  if (const int code = read_bytes(fd_, offset, data, read)) return system_error("Cannot read", partial_, code);
+  return read;
 }
 
 Result<void> ResumableFile::truncate(uint64_t bytes) {
@@ -105,16 +80,8 @@ Result<void> ResumableFile::sync() {
 }
 
 Result<void> ResumableFile::commit() {
-  if (::fsync(fd_) != 0) return system_error("Cannot write", partial_, errno);
-  if (::rename(partial_.c_str(), target_.c_str()) != 0) return system_error("Cannot rename to", target_, errno);
-  ::close(fd_);
+  TRY(commit_file(fd_, partial_, target_, partial_));
   fd_ = -1;
-  // The name itself becomes durable with its directory; a failure here costs at most this file after a power cut.
-  const std::filesystem::path directory = target_.has_parent_path() ? target_.parent_path() : ".";
-  if (const int dir = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); dir >= 0) {
-    ::fsync(dir);
-    ::close(dir);
-  }
   return {};
 }
 

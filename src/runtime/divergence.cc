@@ -14,6 +14,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/file_io.h"
+
 namespace nanomind {
 namespace {
 
@@ -42,32 +44,25 @@ class LogitsFile {
     fd_ = ::mkostemp(name.data(), O_CLOEXEC);
     if (fd_ < 0) return failed(errno);
     ::unlink(name.c_str());
-    const int code = ::posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
-    return code == 0 || code == EOPNOTSUPP || code == EINVAL ? Result<void>() : failed(code);
+    return checked(reserve_bytes(fd_, bytes));
   }
   bool is_open() const { return fd_ >= 0; }
 
+  // One row after another, and after `rewind` the same for reading.
   Result<void> write(std::span<const float> row) {
-    for (auto bytes = std::as_bytes(row); !bytes.empty();) {
-      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return failed(errno);
-      bytes = bytes.subspan(static_cast<size_t>(n));
-    }
-    return {};
+    const auto bytes = std::as_bytes(row);
+    return checked(write_bytes(fd_, std::exchange(offset_, offset_ + bytes.size()), bytes));
   }
-  Result<void> rewind() { return ::lseek(fd_, 0, SEEK_SET) == 0 ? Result<void>() : failed(errno); }
+  void rewind() { offset_ = 0; }
   Result<void> read(std::span<float> row) {
-    for (auto bytes = std::as_writable_bytes(row); !bytes.empty();) {
-      const ssize_t n = ::read(fd_, bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return failed(n < 0 ? errno : EIO);
-      bytes = bytes.subspan(static_cast<size_t>(n));
-    }
-    return {};
+    const auto bytes = std::as_writable_bytes(row);
+    size_t read = 0;
+    TRY(checked(read_bytes(fd_, std::exchange(offset_, offset_ + bytes.size()), bytes, read)));
+    return checked(read == bytes.size() ? 0 : EIO);
   }
 
  private:
+  static Result<void> checked(int code) { return code == 0 ? Result<void>() : failed(code); }
   static Result<void> failed(int code) {
     const bool is_full = code == ENOSPC || code == EDQUOT || code == EFBIG;
     return fail(is_full ? ErrorCode::no_space : ErrorCode::io,
@@ -76,6 +71,7 @@ class LogitsFile {
                             std::generic_category().message(code)));
   }
   int fd_ = -1;
+  uint64_t offset_ = 0;
 };
 
 }  // namespace
@@ -121,7 +117,7 @@ Result<Comparison> compare(const OpenEngine& reference, const OpenEngine& model,
     };
     result.reference = TRY(perplexity(*engine, text, kept));
   }
-  TRY(file.rewind());
+  file.rewind();
   const auto engine = TRY(model());
   if (TRY(perplexity_chunks(*engine, text, options)) != chunks) {
     return fail(ErrorCode::invalid_argument,
