@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "cli/quantity.h"
-#include "text/message_order.h"
 
 namespace nanomind {
 
@@ -23,25 +22,10 @@ Result<GenerateOptions> generate_options(const AnswerFlags& flags, const Tokeniz
   return options;
 }
 
-namespace {
-
-// Some templates refuse a system message, or roles that do not take turns.
-Result<ChatPrompt> prompt_in_any_order(const Engine& engine, std::span<const Message> messages,
-                                       const ChatOptions& chat) {
-  auto prompt = engine.chat_prompt(messages, chat);
-  for (const SystemPlace place : {SystemPlace::first_message, SystemPlace::first_question}) {
-    if (prompt || prompt.error().code != ErrorCode::invalid_argument) break;
-    if (auto again = engine.chat_prompt(usual_order(messages, place), chat)) return again;
-  }
-  return prompt;
-}
-
-}  // namespace
-
 Result<ChatPrompt> chat_prompt(const Engine& engine, std::span<const Message> messages, ChatOptions chat,
                                const AnswerFlags& flags, GenerateOptions& options) {
   if (flags.think_budget == 0) chat.thinking = false;
-  ChatPrompt prompt = TRY(prompt_in_any_order(engine, messages, chat));
+  ChatPrompt prompt = TRY(engine.chat_prompt(messages, chat));
   options.reasoning = prompt.reasoning;
   if (options.reasoning) options.reasoning->budget = flags.think_budget;
   if (!chat.tools.empty()) options.visible = tool_markers(prompt.tool_format);

@@ -27,6 +27,7 @@
 #include "runtime/vision_encoder.h"
 #include "runtime/weight_binding.h"
 #include "tensor/packed.h"
+#include "text/message_order.h"
 
 namespace nanomind {
 namespace {
@@ -119,10 +120,11 @@ class LocalEngine final : public Engine {
     const auto spelling = [&](std::optional<TokenId> id) { return id ? tokenizer_->piece(*id) : std::string_view(); };
     const std::string_view bos = spelling(tokenizer_->beginning_token());
     const PicturePlaces places(messages);
-    const std::string text = TRY(template_->render(places.messages(), {.bos_token = bos,
-                                                                       .eos_token = spelling(tokenizer_->end_token()),
-                                                                       .tools = options.tools,
-                                                                       .thinking = options.thinking}));
+    const std::string text = TRY(render_in_any_order(*template_, places.messages(),
+                                                     {.bos_token = bos,
+                                                      .eos_token = spelling(tokenizer_->end_token()),
+                                                      .tools = options.tools,
+                                                      .thinking = options.thinking}));
     ChatPrompt prompt{.reasoning = reasoning_, .tool_format = tool_format_};
     if (reasoning_ && opens_reasoning(reasoning_->markers, text)) {
       prompt.reasoning->start = ReasoningSplitter::Start::reasoning;

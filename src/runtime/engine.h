@@ -136,7 +136,8 @@ class Engine {
   // was lately. Errors: unsupported without EngineOptions::vision and for other kinds of files, corrupt,
   // invalid_argument (too large), cancelled.
   virtual Result<std::vector<TokenId>> see(std::span<const std::byte> picture, const std::atomic<bool>* cancel) = 0;
-  // A conversation by the file's template; unsupported when there is none.
+  // A conversation by the file's template, in another order of roles where it refuses this one; unsupported when there
+  // is none.
   virtual Result<ChatPrompt> chat_prompt(std::span<const Message> messages, const ChatOptions& options) const = 0;
   // Fails with out_of_memory when other sessions hold the cache, and with unsupported when the model does not write.
   virtual Result<std::unique_ptr<Session>> open_session(const SessionOptions& options = {}) = 0;

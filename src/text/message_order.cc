@@ -47,4 +47,14 @@ std::vector<Message> usual_order(std::span<const Message> messages, SystemPlace 
   return turns;
 }
 
+Result<std::string> render_in_any_order(const ChatTemplate& chat_template, std::span<const Message> messages,
+                                        const TemplateOptions& options) {
+  auto prompt = chat_template.render(messages, options);
+  for (const SystemPlace place : {SystemPlace::first_message, SystemPlace::first_question}) {
+    if (prompt || prompt.error().code != ErrorCode::invalid_argument) break;
+    if (auto again = chat_template.render(usual_order(messages, place), options)) return again;
+  }
+  return prompt;
+}
+
 }  // namespace nanomind

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "text/chat_template.h"
 
 namespace nanomind {
@@ -17,5 +19,10 @@ enum class SystemPlace { first_message, first_question };
 // empty question comes before an assistant who begins. Nothing is left out; messages with calls, and those of other
 // roles, stay as they are.
 std::vector<Message> usual_order(std::span<const Message> messages, SystemPlace place);
+
+// The prompt as the template writes it; where it refuses a system message, or roles that do not take turns, that of the
+// conversation in the usual order. The error is that of the conversation as it is.
+Result<std::string> render_in_any_order(const ChatTemplate& chat_template, std::span<const Message> messages,
+                                        const TemplateOptions& options);
 
 }  // namespace nanomind
