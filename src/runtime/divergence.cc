@@ -15,16 +15,13 @@
 #include <utility>
 
 #include "base/file_io.h"
+#include "runtime/logprobs.h"
 
 namespace nanomind {
 namespace {
 
-// Log of the sum of exponentials, and where the largest is.
-std::pair<double, size_t> log_sum(std::span<const float> logits) {
-  const auto best = std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - *best);
-  return {*best + std::log(sum), static_cast<size_t>(best - logits.begin())};
+size_t best_of(std::span<const float> logits) {
+  return static_cast<size_t>(std::ranges::max_element(logits) - logits.begin());
 }
 
 // Rows of logits in a file without a name, which nobody has to remove.
@@ -78,15 +75,14 @@ class LogitsFile {
 
 void DivergenceMeter::add(std::span<const float> reference, std::span<const float> other) {
   CHECK(reference.size() == other.size());
-  const auto [p_sum, p_best] = log_sum(reference);
-  const auto [q_sum, q_best] = log_sum(other);
+  const double p_sum = log_sum_exp(reference), q_sum = log_sum_exp(other);
   double sum = 0;
   for (size_t i = 0; i < reference.size(); ++i) {
     const double p = reference[i] - p_sum, q = other[i] - q_sum;
     sum += std::exp(p) * (p - q);
   }
   values_.push_back(sum);
-  same_ += p_best == q_best;
+  same_ += best_of(reference) == best_of(other);
 }
 
 Divergence DivergenceMeter::result() const {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "runtime/engine.h"
+#include "runtime/logprobs.h"
 
 namespace nanomind {
 namespace {
@@ -50,9 +51,7 @@ class ModelDrafter final : public Drafter {
       if (!session_.feed(text_, nullptr)) return;
       const std::span<const float> logits = session_.logits();
       const auto best = std::ranges::max_element(logits);
-      double sum = 0;
-      for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - *best);
-      if (1 / sum < kSureEnough) return;
+      if (std::exp(*best - log_sum_exp(logits)) < kSureEnough) return;
       text_.push_back(static_cast<TokenId>(best - logits.begin()));
       out.push_back(text_.back());
     }

@@ -7,11 +7,15 @@
 
 namespace nanomind {
 
-LogprobRow logprobs_of(std::span<const float> logits, TokenId token, int top) {
+double log_sum_exp(std::span<const float> logits) {
   const double best = *std::ranges::max_element(logits);
   const double sum = std::accumulate(logits.begin(), logits.end(), 0.0,
                                      [&](double total, float logit) { return total + std::exp(logit - best); });
-  const double log_sum = best + std::log(sum);
+  return best + std::log(sum);
+}
+
+LogprobRow logprobs_of(std::span<const float> logits, TokenId token, int top) {
+  const double log_sum = log_sum_exp(logits);
   const auto of = [&](TokenId id) { return TokenLogprob{id, logits[static_cast<size_t>(id)] - log_sum}; };
   LogprobRow row{.chosen = of(token), .top = {}};
   std::vector<TokenId> ids(logits.size());

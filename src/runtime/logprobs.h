@@ -22,6 +22,9 @@ struct LogprobRow {
 };
 inline constexpr int kMostLogprobs = 100;
 
+// log(sum of exp(logits)), in double: what a logit lacks to be a log-probability.
+double log_sum_exp(std::span<const float> logits);
+
 // logits [V]; `token` < V. Gives min(top, V) of the likeliest.
 LogprobRow logprobs_of(std::span<const float> logits, TokenId token, int top);
 

@@ -6,18 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/logprobs.h"
+
 namespace nanomind {
-namespace {
-
-double log_probability(std::span<const float> logits, TokenId token) {
-  const double best = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (float logit : logits) sum += std::exp(static_cast<double>(logit) - best);
-  return static_cast<double>(logits[static_cast<size_t>(token)]) - best - std::log(sum);
-}
-
-}  // namespace
-
 Result<std::vector<std::vector<TokenId>>> perplexity_chunks(const Engine& engine, std::string_view text,
                                                             const PerplexityOptions& options) {
   const Tokenizer& tokenizer = engine.tokenizer();
@@ -52,7 +43,8 @@ Result<PerplexityResult> perplexity(Engine& engine, std::string_view text, const
     Result<void> status;
     TRY(session->score(std::span(ids).first(ids.size() - 1), options.context / 2,
                        [&](int64_t position, std::span<const float> logits) {
-                         const double value = log_probability(logits, ids[static_cast<size_t>(position + 1)]);
+                         const auto next = static_cast<size_t>(ids[static_cast<size_t>(position + 1)]);
+                         const double value = logits[next] - log_sum_exp(logits);
                          total += value;
                          result.log_probabilities.push_back(static_cast<float>(value));
                          if (status && options.on_logits) status = options.on_logits(logits);
