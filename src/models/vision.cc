@@ -9,6 +9,8 @@
 #include <cmath>
 #include <vector>
 
+#include "models/blocks/decoder.h"
+#include "models/blocks/layer.h"
 #include "models/weights.h"
 #include "ops/recorder.h"
 
@@ -21,53 +23,59 @@ struct Params {
   Activation activation = Activation::gelu;
 };
 
-struct Linear {
-  Weight weight, bias;
-};
-struct Norm {
-  Weight weight, bias;
-};
 struct Layer {
-  Norm before_attention, before_ffn;
-  Linear q, k, v, o, up, down;
+  Norm attention_norm, ffn_norm;
+  SelfAttention attention;
+  GatedFeedForward ffn;  // without a gate
 };
 
 struct Tower {
   WeightReader& r;
   Params p;
 
-  Linear linear(const std::string& name, int64_t rows, int64_t columns) const {
-    return {r.matrix(name, rows, columns), r.optional_vector(name, rows, "bias")};
+  Norm norm(const std::string& name) const {
+    const Norm norm = bind_norm(r, NormKind::layer, name, p.width);
+    if (!norm.bias.present()) r.complain(fmt::format("Tensor {}.bias is missing.", name));
+    return norm;
   }
-  Norm norm(const std::string& name) const { return {r.vector(name, p.width), r.vector(name, p.width, "bias")}; }
+  Value norm(Recorder& rec, const Norm& norm, Value x) const { return apply_norm(rec, norm, x, p.eps); }
 
   Layer bind_layer(int64_t i) const {
     const auto name = [&](const char* part) { return fmt::format("v.blk.{}.{}", i, part); };
-    return {.before_attention = norm(name("ln1")),
-            .before_ffn = norm(name("ln2")),
-            .q = linear(name("attn_q"), p.width, p.width),
-            .k = linear(name("attn_k"), p.width, p.width),
-            .v = linear(name("attn_v"), p.width, p.width),
-            .o = linear(name("attn_out"), p.width, p.width),
-            .up = linear(name("ffn_up"), p.feed_forward, p.width),
-            .down = linear(name("ffn_down"), p.width, p.feed_forward)};
+    const auto square = [&](const char* part) { return r.matrix(name(part), p.width, p.width); };
+    const auto bias = [&](const char* part, int64_t rows) { return r.optional_vector(name(part), rows, "bias"); };
+    return {.attention_norm = norm(name("ln1")),
+            .ffn_norm = norm(name("ln2")),
+            .attention = {.q = square("attn_q"),
+                          .k = square("attn_k"),
+                          .v = square("attn_v"),
+                          .o = square("attn_out"),
+                          .q_bias = bias("attn_q", p.width),
+                          .k_bias = bias("attn_k", p.width),
+                          .v_bias = bias("attn_v", p.width),
+                          .o_bias = bias("attn_out", p.width)},
+            .ffn = {.gate = {},
+                    .up = r.matrix(name("ffn_up"), p.feed_forward, p.width),
+                    .down = r.matrix(name("ffn_down"), p.width, p.feed_forward),
+                    .gate_bias = {},
+                    .up_bias = bias("ffn_up", p.feed_forward),
+                    .down_bias = bias("ffn_down", p.width)}};
   }
 
   // x: [T, C] -> [T, C]
   Value layer(Recorder& rec, const Layer& w, Value x) const {
     const int64_t head_dim = p.width / p.heads;
-    const Value h = rec.layer_norm(x, w.before_attention.weight, w.before_attention.bias, p.eps);
-    const Value mixed = rec.attention({.q = rec.matmul(h, w.q.weight, w.q.bias),
-                                       .k = rec.matmul(h, w.k.weight, w.k.bias),
-                                       .v = rec.matmul(h, w.v.weight, w.v.bias),
+    const SelfAttention& a = w.attention;
+    const Value h = norm(rec, w.attention_norm, x);
+    const Value mixed = rec.attention({.q = rec.matmul(h, a.q, a.q_bias),
+                                       .k = rec.matmul(h, a.k, a.k_bias),
+                                       .v = rec.matmul(h, a.v, a.v_bias),
                                        .layer = rec.kv_layer({p.heads, head_dim}),
                                        .heads = static_cast<int>(p.heads),
                                        .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
                                        .mask = Mask::none});
-    x = rec.add(x, rec.matmul(mixed, w.o.weight, w.o.bias));
-    const Value g = rec.layer_norm(x, w.before_ffn.weight, w.before_ffn.bias, p.eps);
-    const Value hidden = rec.activate(rec.matmul(g, w.up.weight, w.up.bias), p.activation);
-    return rec.add(x, rec.matmul(hidden, w.down.weight, w.down.bias));
+    x = rec.add(x, rec.matmul(mixed, a.o, a.o_bias));
+    return rec.add(x, feed_forward(rec, w.ffn, norm(rec, w.ffn_norm, x), p.activation));
   }
 };
 
@@ -116,14 +124,13 @@ Result<void> record_tower(const GgufFile& file, VisionModel& model, Params& p) {
   for (int64_t i = 0; i < p.layers; ++i) layers.push_back(tower.bind_layer(i));
   // The last norm belongs to all blocks together.
   const bool whole = p.layers == reader.count("vision.block_count", 1, 1024) && reader.has_tensor("v.post_ln");
-  const Norm last = whole ? tower.norm("v.post_ln") : Norm();
+  const Norm last = whole ? tower.norm("v.post_ln") : Norm();  // or not present
   TRY(reader.check());
 
   Value x = rec.matmul(rec.input(pixels), patch, patch_bias);
   x = rec.add(x, rec.embed(positions, 1.0F, Lookup::position));
   for (const Layer& w : layers) x = tower.layer(rec, w, x);
-  if (whole) x = rec.layer_norm(x, last.weight, last.bias, p.eps);
-  x = rec.select_outputs(x);
+  x = rec.select_outputs(tower.norm(rec, last, x));
   model.tower = std::move(rec).finish(x);
   return {};
 }
@@ -133,12 +140,14 @@ Result<void> record_projector(const GgufFile& file, VisionModel& model, int64_t 
   WeightReader reader(file, rec, "clip");
   const int64_t hidden = reader.tensor_rows("mm.0");
   model.width = reader.tensor_rows("mm.2");
-  const Linear first{reader.matrix("mm.0", hidden, width), reader.vector("mm.0", hidden, "bias")};
-  const Linear second{reader.matrix("mm.2", model.width, hidden), reader.vector("mm.2", model.width, "bias")};
+  const GatedFeedForward w{.gate = {},
+                           .up = reader.matrix("mm.0", hidden, width),
+                           .down = reader.matrix("mm.2", model.width, hidden),
+                           .gate_bias = {},
+                           .up_bias = reader.vector("mm.0", hidden, "bias"),
+                           .down_bias = reader.vector("mm.2", model.width, "bias")};
   TRY(reader.check());
-  Value x = rec.matmul(rec.input(width), first.weight, first.bias);
-  x = rec.matmul(rec.activate(x, Activation::gelu_tanh), second.weight, second.bias);
-  x = rec.select_outputs(x);
+  const Value x = rec.select_outputs(feed_forward(rec, w, rec.input(width), Activation::gelu_tanh));
   model.projector = std::move(rec).finish(x);
   return {};
 }
