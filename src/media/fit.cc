@@ -11,11 +11,23 @@ namespace nanomind {
 namespace {
 
 enum class Rounding { up, down };
+enum class Side { width, height };
 
 // a * b / c. Exact, where a quotient in floating point can end up beside a whole number.
 int scaled(int a, int b, int c, Rounding rounding) {
   const int64_t product = int64_t{a} * b;
   return static_cast<int>((product + (rounding == Rounding::up ? c - 1 : 0)) / c);
+}
+
+// The picture scaled so that one side is the canvas's.
+Size scaled_to(Side side, Size picture, Size canvas, Rounding rounding) {
+  Size size = canvas;
+  if (side == Side::width) {
+    size.height = scaled(picture.height, canvas.width, picture.width, rounding);
+  } else {
+    size.width = scaled(picture.width, canvas.height, picture.height, rounding);
+  }
+  return size;
 }
 
 // True if the picture is wider than the canvas, by shape.
@@ -31,28 +43,16 @@ void check_sizes(Size picture, Size canvas) {
 
 Placement place_inside(Size picture, Size canvas) {
   check_sizes(picture, canvas);
-  Placement place{canvas};
-  if (is_wider(picture, canvas)) {
-    place.scaled.height = scaled(picture.height, canvas.width, picture.width, Rounding::up);
-  } else {
-    place.scaled.width = scaled(picture.width, canvas.height, picture.height, Rounding::up);
-  }
-  place.left = (canvas.width - place.scaled.width) / 2;
-  place.top = (canvas.height - place.scaled.height) / 2;
-  return place;
+  const Side side = is_wider(picture, canvas) ? Side::width : Side::height;
+  const Size size = scaled_to(side, picture, canvas, Rounding::up);
+  return {.scaled = size, .left = (canvas.width - size.width) / 2, .top = (canvas.height - size.height) / 2};
 }
 
 Placement place_over(Size picture, Size canvas) {
   check_sizes(picture, canvas);
-  Placement place{canvas};
-  if (is_wider(picture, canvas)) {
-    place.scaled.width = scaled(picture.width, canvas.height, picture.height, Rounding::down);
-  } else {
-    place.scaled.height = scaled(picture.height, canvas.width, picture.width, Rounding::down);
-  }
-  place.left = -((place.scaled.width - canvas.width) / 2);
-  place.top = -((place.scaled.height - canvas.height) / 2);
-  return place;
+  const Side side = is_wider(picture, canvas) ? Side::height : Side::width;
+  const Size size = scaled_to(side, picture, canvas, Rounding::down);
+  return {.scaled = size, .left = -((size.width - canvas.width) / 2), .top = -((size.height - canvas.height) / 2)};
 }
 
 Image fit_inside(const Image& image, Size canvas, Filter filter, Rgb background) {
