@@ -167,9 +167,7 @@ void Interpreter::apply(const op::LayerNorm& o) {
   std::vector<float>& out = value(o.out);
   const auto n = static_cast<size_t>(columns(o.x));
   for (size_t row = 0; row < x.size(); row += n) {
-    double mean = 0, variance = 0;
-    for (size_t c = 0; c < n; ++c) mean += x[row + c] / static_cast<double>(n);
-    for (size_t c = 0; c < n; ++c) variance += std::pow(x[row + c] - mean, 2) / static_cast<double>(n);
+    const auto [mean, variance] = moments(std::span(x).subspan(row, n));
     for (size_t c = 0; c < n; ++c) {
       const double weight = o.weight == kNoWeight ? 1.0 : this->weight(o.weight)[c];
       const double bias = o.bias == kNoWeight ? 0.0 : this->weight(o.bias)[c];

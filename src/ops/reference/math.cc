@@ -21,10 +21,22 @@ void matmul(std::span<const float> x, std::span<const float> w, int64_t rows, in
   }
 }
 
-void rms_norm(std::span<const float> x, std::span<const float> weight, double eps, std::span<float> out) {
+double mean_square(std::span<const float> row) {
   double squares = 0;
-  for (float v : x) squares += static_cast<double>(v) * v;
-  const double factor = 1.0 / std::sqrt(squares / static_cast<double>(x.size()) + eps);
+  for (const float x : row) squares += static_cast<double>(x) * x;
+  return squares / static_cast<double>(row.size());
+}
+
+Moments moments(std::span<const float> row) {
+  const auto n = static_cast<double>(row.size());
+  Moments m;
+  for (const float x : row) m.mean += x / n;
+  for (const float x : row) m.variance += std::pow(x - m.mean, 2) / n;
+  return m;
+}
+
+void rms_norm(std::span<const float> x, std::span<const float> weight, double eps, std::span<float> out) {
+  const double factor = 1.0 / std::sqrt(mean_square(x) + eps);
   for (size_t i = 0; i < x.size(); ++i) out[i] = static_cast<float>(x[i] * factor * weight[i]);
 }
 

@@ -16,6 +16,12 @@ namespace nanomind::reference {
 void matmul(std::span<const float> x, std::span<const float> w, int64_t rows, int64_t columns, int64_t inputs,
             std::span<float> out);
 
+double mean_square(std::span<const float> row);
+struct Moments {
+  double mean = 0, variance = 0;
+};
+Moments moments(std::span<const float> row);
+
 // out = x / sqrt(mean(x^2) + eps) * weight, over one row.
 void rms_norm(std::span<const float> x, std::span<const float> weight, double eps, std::span<float> out);
 

@@ -5,18 +5,9 @@
 #include <cmath>
 
 #include "ops/reference/interpreter.h"
+#include "ops/reference/math.h"
 
 namespace nanomind::reference {
-namespace {
-
-double mean_square(std::span<const float> row) {
-  double squares = 0;
-  for (const float v : row) squares += static_cast<double>(v) * v;
-  return squares / static_cast<double>(row.size());
-}
-
-}  // namespace
-
 void Interpreter::apply(const op::Columns& o) {
   const std::vector<float>& x = value(o.x);
   std::vector<float>& out = value(o.out);
@@ -61,9 +52,7 @@ void Interpreter::apply(const op::AboveDeviation& o) {
   std::vector<float>& out = value(o.out);
   const auto n = static_cast<size_t>(columns(o.x));
   for (size_t row = 0; row < x.size(); row += n) {
-    double mean = 0, variance = 0;
-    for (size_t c = 0; c < n; ++c) mean += x[row + c] / static_cast<double>(n);
-    for (size_t c = 0; c < n; ++c) variance += std::pow(x[row + c] - mean, 2) / static_cast<double>(n);
+    const auto [mean, variance] = moments(std::span(x).subspan(row, n));
     const double threshold = mean + o.deviations * std::sqrt(variance);
     for (size_t c = 0; c < n; ++c) out[row + c] = static_cast<float>(std::max(0.0, x[row + c] - threshold));
   }
