@@ -14,7 +14,8 @@
 #include "kernels/cpu/select.h"
 #include "ops/recorder.h"
 #include "ops/reference/interpreter.h"
-#include "tests/support/random_weights.h"
+#include "tests/support/difference.h"
+#include "tests/support/program_weights.h"
 
 namespace nanomind {
 namespace {
@@ -29,7 +30,7 @@ enum class FeedForward : uint8_t { dense, softmax_experts, sigmoid_experts };
 // residuals, a tied head.
 class SmallModel {
  public:
-  explicit SmallModel(DType dtype, FeedForward kind = FeedForward::dense) : random_(17) {
+  explicit SmallModel(DType dtype, FeedForward kind = FeedForward::dense) : weights_(17) {
     const Weight table = matrix(dtype, kVocabulary, kWidth);
     const int ropes[] = {rec_.rope_table({RopePairs::halves, frequencies(16)}),
                          rec_.rope_table({RopePairs::adjacent, frequencies(12), 1.2F})};
@@ -61,7 +62,8 @@ class SmallModel {
     const Value logits = rec_.matmul(rec_.rms_norm(rec_.select_outputs(x), vector(kWidth), 1e-5F), table);
     rec_.scale(logits, 0.8F, 3.0F);
     program = std::move(rec_).finish(logits);
-    for (size_t i = 0; i < packed_.size(); ++i) views.emplace_back(packed_[i].data()->bytes, sizes_[i]);
+    views = weights_.views();
+    floats = weights_.floats();
   }
 
   Program program;
@@ -86,21 +88,13 @@ class SmallModel {
                      .scale = sigmoid ? 1.5F : 1.0F},
          .activation = activation});
   }
-  Weight matrix(DType dtype, int64_t rows, int64_t columns) { return matrix(dtype, rows, columns, {rows, columns}); }
+  Weight matrix(DType dtype, int64_t rows, int64_t columns) {
+    return weights_.matrix(rec_, dtype, rows, columns, 0.15F);
+  }
   Weight matrix(DType dtype, int64_t rows, int64_t columns, const Shape& shape) {
-    const auto gguf = random_.gguf(dtype, rows, columns, 0.15F);
-    packed_.push_back(testing::pack(dtype, gguf, rows, columns));
-    sizes_.push_back(packed_bytes(dtype, rows, columns));
-    floats.push_back(testing::dequantize(dtype, gguf, rows, columns));
-    return rec_.weight({"m", dtype, shape});
+    return weights_.matrix(rec_, dtype, rows, columns, 0.15F, shape);
   }
-  Weight vector(int64_t n) {
-    floats.push_back(random_.floats(n, 1.0F));
-    sizes_.push_back(floats.back().size() * sizeof(float));
-    packed_.push_back(testing::aligned(sizes_.back()));
-    std::memcpy(packed_.back().data(), floats.back().data(), sizes_.back());
-    return rec_.weight({"v", DType::f32, {n}});
-  }
+  Weight vector(int64_t n) { return weights_.vector(rec_, n, 1.0F); }
   static std::vector<float> frequencies(int pairs) {
     std::vector<float> f;
     for (int i = 0; i < pairs; ++i) f.push_back(std::pow(100.0F, -static_cast<float>(i) / static_cast<float>(pairs)));
@@ -108,9 +102,7 @@ class SmallModel {
   }
 
   Recorder rec_;
-  testing::RandomWeights random_;
-  std::vector<std::vector<testing::Line>> packed_;
-  std::vector<size_t> sizes_;
+  testing::ProgramWeights weights_;
 };
 
 std::vector<int32_t> tokens(int n, int seed) {
@@ -119,20 +111,13 @@ std::vector<int32_t> tokens(int n, int seed) {
   return ids;
 }
 
-double relative_error(std::span<const float> actual, std::span<const float> expected) {
-  double error = 0, size = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    error += std::pow(actual[i] - expected[i], 2);
-    size += std::pow(expected[i], 2);
-  }
-  return std::sqrt(error / size);
-}
+using testing::relative_difference;
 
 // Halves in the cache (2^-11 each) and 16-bit activations are the only approximations; over two layers they stay below
 // one part in 200 of the logits' size, with experts, whose shares follow from approximate logits, below one in 100.
 void expect_close(std::span<const float> actual, std::span<const float> expected,
                   FeedForward kind = FeedForward::dense) {
-  EXPECT_LT(relative_error(actual, expected), kind == FeedForward::dense ? 5e-3 : 1e-2);
+  EXPECT_LT(relative_difference(actual, expected), kind == FeedForward::dense ? 5e-3 : 1e-2);
 }
 
 class DeviceTest : public ::testing::TestWithParam<std::tuple<std::string, DType, FeedForward>> {
@@ -273,12 +258,7 @@ TEST(Device, FastPromptsLoseLittleAndOnlyInStepsOfManyTokens) {
       const auto out =
           executable->run({.tokens = ids, .sequences = {&rows, 1}, .outputs = last, .kv_cache = cache.get()});
       const std::vector<float> expected = reference::Interpreter(program, floats).run(ids, last);
-      double squares = 0, size = 0;
-      for (size_t i = 0; i < kOut; ++i) {
-        squares += std::pow(out->row(0)[i] - expected[i], 2);
-        size += std::pow(expected[i], 2);
-      }
-      return std::sqrt(squares / size);
+      return relative_difference(out->row(0), expected);
     };
     // Many rows go by GemmKernels::gemm on x86, whose activations have a scale for 128 columns instead of 32.
     const bool by_gemm = isa == "avx2" || isa == "avx512" || isa == "amx";
@@ -315,7 +295,7 @@ TEST(Device, FloatCachesLeaveTheErrorsOfProducts) {
                                 .kv_cache = cache.get()});
       };
       EXPECT_TRUE(feed(0, 100));
-      return relative_error(feed(100, 1)->row(0), expected);
+      return relative_difference(feed(100, 1)->row(0), expected);
     };
     const double full = error(KvType::f32);
     EXPECT_LT(full, 1e-4) << isa;

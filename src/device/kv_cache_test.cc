@@ -12,7 +12,8 @@
 #include "kernels/cpu/select.h"
 #include "ops/recorder.h"
 #include "ops/reference/interpreter.h"
-#include "tests/support/random_weights.h"
+#include "tests/support/difference.h"
+#include "tests/support/program_weights.h"
 
 namespace nanomind {
 namespace {
@@ -30,7 +31,7 @@ struct Shapes {
 // One layer of attention: keys and values depend on token and position only.
 class OneLayer {
  public:
-  explicit OneLayer(const Shapes& s) : random_(29) {
+  explicit OneLayer(const Shapes& s) : weights_(29) {
     Value x = rec_.embed(matrix(kVocabulary, kWidth, 1));
     if (s.lookup != Lookup::token) x = rec_.add(x, rec_.embed(matrix(256, kWidth, 1), 1, s.lookup));
     // With scores of about unit size, attention looks at many keys, and its errors are those of the mean of many.
@@ -51,7 +52,8 @@ class OneLayer {
                                       .heads = kHeads,
                                       .scale = 1.0F / std::sqrt(static_cast<float>(s.head_dim))});
     program = std::move(rec_).finish(rec_.select_outputs(out));
-    for (size_t i = 0; i < packed_.size(); ++i) views.emplace_back(packed_[i].data()->bytes, sizes_[i]);
+    views = weights_.views();
+    floats = weights_.floats();
   }
 
   Program program;
@@ -60,24 +62,12 @@ class OneLayer {
 
  private:
   Weight matrix(int64_t rows, int64_t columns, float size) {
-    const auto gguf = random_.gguf(DType::f32, rows, columns, size);
-    packed_.push_back(testing::pack(DType::f32, gguf, rows, columns));
-    sizes_.push_back(packed_bytes(DType::f32, rows, columns));
-    floats.push_back(testing::dequantize(DType::f32, gguf, rows, columns));
-    return rec_.weight({"m", DType::f32, {rows, columns}});
+    return weights_.matrix(rec_, DType::f32, rows, columns, size);
   }
-  Weight vector(int64_t n, float size) {
-    floats.push_back(random_.floats(n, size));
-    sizes_.push_back(floats.back().size() * sizeof(float));
-    packed_.push_back(testing::aligned(sizes_.back()));
-    std::memcpy(packed_.back().data(), floats.back().data(), sizes_.back());
-    return rec_.weight({"v", DType::f32, {n}});
-  }
+  Weight vector(int64_t n, float size) { return weights_.vector(rec_, n, size); }
 
   Recorder rec_;
-  testing::RandomWeights random_;
-  std::vector<std::vector<testing::Line>> packed_;
-  std::vector<size_t> sizes_;
+  testing::ProgramWeights weights_;
 };
 
 RopeInfo rope(RopePairs pairs, int count) {
@@ -127,14 +117,7 @@ class CachedModel {
   std::unique_ptr<Buffer> cache_;
 };
 
-double error(std::span<const float> actual, std::span<const float> expected) {
-  double squares = 0, size = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    squares += std::pow(actual[i] - expected[i], 2);
-    size += std::pow(expected[i], 2);
-  }
-  return std::sqrt(squares / size);
-}
+using testing::relative_difference;
 
 // Of attention's result, relative. A number is off by so much of the root mean square of its run (uniform within a step
 // of the codes; 32 normal numbers have their largest at about 2.1, some at 3): f16 2^-12, q8_0 0.0065, q4_0 0.08.
@@ -201,7 +184,7 @@ TEST(KvCache, EveryTypeAgreesWithTheReferenceOnEveryIsa) {
         CachedModel run(model, type, isa);
         run.feed(std::span(ids).first(97), blocks, 0);
         run.feed(std::span(ids).subspan(97, 52), blocks, 97);
-        const double off = error(run.feed(std::span(ids).last(1), blocks, 149), expected);
+        const double off = relative_difference(run.feed(std::span(ids).last(1), blocks, 149), expected);
         EXPECT_LT(off, bound(type)) << name_of(type) << " on " << isa << ", heads of " << head_dim;
         if (type != KvType::f32) {
           EXPECT_GT(off, bound(type) / 20) << name_of(type) << " is another type";
@@ -219,7 +202,8 @@ TEST(KvCache, LargeBiasesOfKeysDoFourBitsNoHarm) {
   const OneLayer model({.key_bias = 16});
   const std::vector<float> expected = reference::Interpreter(model.program, model.floats).run(ids, last);
   for (const std::string& isa : runnable_isas())
-    EXPECT_LT(error(CachedModel(model, KvType::q4_0, isa).feed(ids, blocks, 0), expected), bound(KvType::q4_0) / 2)
+    EXPECT_LT(relative_difference(CachedModel(model, KvType::q4_0, isa).feed(ids, blocks, 0), expected),
+              bound(KvType::q4_0) / 2)
         << isa;
 }
 
@@ -243,9 +227,9 @@ TEST(RotateKeys, DroppedTokensLeaveNoTrace) {
       run.feed(std::span(ids).first(170), before, 0);
       run.feed(std::span(ids).subspan(64, 106), fresh, 0);
       const std::vector<float> expected = run.feed(std::span(ids).last(1), fresh, 106);
-      const double unturned = error(run.feed(std::span(ids).last(1), after, 106), expected);
+      const double unturned = relative_difference(run.feed(std::span(ids).last(1), after, 106), expected);
       ASSERT_TRUE(run.rotate(after, 64)) << what;
-      const double off = error(run.feed(std::span(ids).last(1), after, 106), expected);
+      const double off = relative_difference(run.feed(std::span(ids).last(1), after, 106), expected);
       EXPECT_LT(off, bound(type) / 4) << what;
       EXPECT_GT(unturned, 2 * off) << what << ": keys at other positions are other keys";
     }
@@ -259,7 +243,7 @@ TEST(RotateKeys, StepsAddUpAndTurnBack) {
   run.feed(std::span(ids).first(99), blocks, 0);
   const std::vector<float> expected = run.feed(std::span(ids).last(1), blocks, 99);
   for (const int64_t by : {30, 34, -64}) ASSERT_TRUE(run.rotate(blocks, by));
-  EXPECT_LT(error(run.feed(std::span(ids).last(1), blocks, 99), expected), 1e-5);
+  EXPECT_LT(relative_difference(run.feed(std::span(ids).last(1), blocks, 99), expected), 1e-5);
 }
 
 TEST(RotateKeys, LeavesOtherBlocksAndKeysWithoutPositionsAlone) {

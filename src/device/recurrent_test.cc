@@ -11,7 +11,7 @@
 #include "kernels/cpu/select.h"
 #include "ops/recorder.h"
 #include "ops/reference/interpreter.h"
-#include "tests/support/random_weights.h"
+#include "tests/support/program_weights.h"
 
 namespace nanomind {
 namespace {
@@ -23,7 +23,6 @@ constexpr int64_t kColumns = 2 * kKeyHeads * kKeyDim + kValueHeads * kValueDim, 
 // Tokens pick rows of a table; a convolution, the delta rule and a gate over split heads follow.
 struct RecurrentModel {
   Program program;
-  std::vector<std::vector<testing::Line>> packed;
   std::vector<std::vector<float>> floats;
   std::vector<std::span<const std::byte>> views;
 
@@ -48,30 +47,22 @@ struct RecurrentModel {
     const Value gated = rec.gated(gate, rec.gated(up, remembered, Activation::identity), Activation::sigmoid);
     const Value out = rec.select_outputs(gated);
     program = std::move(rec).finish(out);
-    for (size_t i = 0; i < floats.size(); ++i) {
-      views.push_back(packed[i].empty() ? std::as_bytes(std::span(floats[i]))
-                                        : std::span(packed[i].data()->bytes, sizes_[i]));
-    }
+    views = weights_.views();
+    floats = weights_.floats();
   }
 
  private:
   Weight matrix(Recorder& rec, int64_t rows, int64_t columns) {
-    const auto gguf = random_.gguf(DType::f32, rows, columns, 0.3F);
-    packed.push_back(testing::pack(DType::f32, gguf, rows, columns));
-    sizes_.push_back(packed_bytes(DType::f32, rows, columns));
-    floats.push_back(testing::dequantize(DType::f32, gguf, rows, columns));
-    return rec.weight({"m", DType::f32, {rows, columns}});
+    return weights_.matrix(rec, DType::f32, rows, columns, 0.3F);
   }
+  // Below 0 all of them where `size` is.
   Weight vector(Recorder& rec, int64_t n, float size) {
-    floats.push_back(random_.floats(n, std::abs(size)));
-    for (float& f : floats.back()) f = size < 0 ? -std::abs(f) : f;
-    packed.emplace_back();
-    sizes_.push_back(0);
-    return rec.weight({"v", DType::f32, {n}});
+    std::vector<float> numbers = weights_.numbers(n, std::abs(size));
+    for (float& f : numbers) f = size < 0 ? -std::abs(f) : f;
+    return weights_.vector(rec, std::move(numbers));
   }
 
-  testing::RandomWeights random_{5};
-  std::vector<size_t> sizes_;
+  testing::ProgramWeights weights_{5};
 };
 
 std::vector<int32_t> tokens(int n, int seed) {

@@ -10,7 +10,7 @@
 #include "kernels/cpu/select.h"
 #include "ops/recorder.h"
 #include "ops/reference/interpreter.h"
-#include "tests/support/random_weights.h"
+#include "tests/support/program_weights.h"
 
 namespace nanomind {
 namespace {
@@ -21,7 +21,6 @@ constexpr int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 16;
 // Two streams mixed by factors of each row, attention twice on the same keys, and thresholds.
 struct StreamsModel {
   Program program;
-  std::vector<std::vector<testing::Line>> packed;
   std::vector<std::vector<float>> floats;
   std::vector<std::span<const std::byte>> views;
 
@@ -53,29 +52,17 @@ struct StreamsModel {
     const Value kept = rec.above_deviation(rec.add(first, second), 0.5F);
     const Value out = rec.select_outputs(kept);
     program = std::move(rec).finish(out);
-    for (size_t i = 0; i < floats.size(); ++i) {
-      views.push_back(packed[i].empty() ? std::as_bytes(std::span(floats[i]))
-                                        : std::span(packed[i].data()->bytes, sizes_[i]));
-    }
+    views = weights_.views();
+    floats = weights_.floats();
   }
 
  private:
   Weight matrix(Recorder& rec, int64_t rows, int64_t columns) {
-    const auto gguf = random_.gguf(DType::f32, rows, columns, 0.3F);
-    packed.push_back(testing::pack(DType::f32, gguf, rows, columns));
-    sizes_.push_back(packed_bytes(DType::f32, rows, columns));
-    floats.push_back(testing::dequantize(DType::f32, gguf, rows, columns));
-    return rec.weight({"m", DType::f32, {rows, columns}});
+    return weights_.matrix(rec, DType::f32, rows, columns, 0.3F);
   }
-  Weight vector(Recorder& rec, int64_t n) {
-    floats.push_back(random_.floats(n, 1.0F));
-    packed.emplace_back();
-    sizes_.push_back(0);
-    return rec.weight({"v", DType::f32, {n}});
-  }
+  Weight vector(Recorder& rec, int64_t n) { return weights_.vector(rec, n, 1.0F); }
 
-  testing::RandomWeights random_{7};
-  std::vector<size_t> sizes_;
+  testing::ProgramWeights weights_{7};
 };
 
 std::vector<int32_t> tokens(int n, int seed) {

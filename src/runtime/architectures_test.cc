@@ -12,12 +12,15 @@
 
 #include "format/gguf.h"
 #include "runtime/engine.h"
+#include "tests/support/difference.h"
 #include "tests/support/float_model.h"
 #include "tests/support/golden.h"
 #include "tests/support/tiny_models.h"
 
 namespace nanomind {
 namespace {
+
+using testing::relative_difference;
 
 // Keys and values are rounded to 11 bits, and integer products read 16-bit activations; 24 tokens average little of it
 // out. Another rotary pairing, mask or norm moves these models by a tenth and more.
@@ -63,27 +66,17 @@ class ArchitectureTest : public ::testing::TestWithParam<const char*> {
   std::vector<std::vector<float>> first_;
 };
 
-// Root mean square of the difference as a share of that of the expected values.
-double difference(std::span<const float> actual, std::span<const float> expected) {
-  double squares = 0, size = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    squares += std::pow(static_cast<double>(actual[i]) - expected[i], 2);
-    size += std::pow(static_cast<double>(expected[i]), 2);
-  }
-  return std::sqrt(squares / size);
-}
-
 TEST_P(ArchitectureTest, EveryPositionOfThePromptHasTheReferencesLogits) {
   const auto engine = load();
   ASSERT_NE(engine, nullptr);
   const auto session = std::move(*engine->open_session());
   double worst = 0;
   ASSERT_TRUE(session->score(ids_, 0, [&](int64_t position, std::span<const float> logits) {
-    worst = std::max(worst, difference(logits, first_[static_cast<size_t>(position)]));
+    worst = std::max(worst, relative_difference(logits, first_[static_cast<size_t>(position)]));
   }));
   EXPECT_LT(worst, 4 * kTolerance);  // of eight logits only
   ASSERT_TRUE(session->feed(ids_, nullptr));
-  const double error = difference(session->logits(), last_);
+  const double error = relative_difference(session->logits(), last_);
   RecordProperty("relative_error", std::to_string(error));
   EXPECT_LT(error, kTolerance);
 }
@@ -93,13 +86,13 @@ TEST_P(ArchitectureTest, TokensPiecesAndReusedPrefixesGiveTheSame) {
   ASSERT_NE(engine, nullptr);
   const auto session = std::move(*engine->open_session());
   for (size_t n = 1; n <= ids_.size(); ++n) ASSERT_TRUE(session->feed(prompt(n), nullptr));
-  EXPECT_LT(difference(session->logits(), last_), kTolerance);
+  EXPECT_LT(relative_difference(session->logits(), last_), kTolerance);
 
   std::vector<TokenId> other(ids_.begin(), ids_.begin() + 9);
   other.insert(other.end(), 30, 1);
   ASSERT_TRUE(session->feed(other, nullptr));
   for (const size_t n : {size_t{10}, size_t{17}, ids_.size()}) ASSERT_TRUE(session->feed(prompt(n), nullptr));
-  EXPECT_LT(difference(session->logits(), last_), kTolerance);
+  EXPECT_LT(relative_difference(session->logits(), last_), kTolerance);
 }
 
 // Prompt and decoding: the last token is fed alone.
@@ -116,11 +109,11 @@ TEST_P(ArchitectureTest, InFloatsEveryInstructionSetMeetsTheReferences) {
     const auto session = std::move(*engine->open_session());
     ASSERT_TRUE(session->feed(prompt(ids_.size() - 1), nullptr));
     ASSERT_TRUE(session->feed(ids_, nullptr));
-    const double decoded = difference(session->logits(), last_);
+    const double decoded = relative_difference(session->logits(), last_);
     EXPECT_LT(decoded, kFloatTolerance) << isa;
     const auto other = std::move(*engine->open_session());
     ASSERT_TRUE(other->feed(ids_, nullptr));
-    const double read = difference(other->logits(), last_);
+    const double read = relative_difference(other->logits(), last_);
     EXPECT_LT(read, kFloatTolerance) << isa;
     worst = std::max({worst, decoded, read});
   }
@@ -136,7 +129,7 @@ TEST_P(ArchitectureTest, EveryInstructionSetGivesTheReferences) {
     ++runnable;
     const auto session = std::move(*engine->open_session());
     ASSERT_TRUE(session->feed(ids_, nullptr));
-    EXPECT_LT(difference(session->logits(), last_), kTolerance) << isa;
+    EXPECT_LT(relative_difference(session->logits(), last_), kTolerance) << isa;
   }
   EXPECT_GE(runnable, 1);
 }
@@ -150,7 +143,7 @@ double logprob_difference(const Generation& answer, std::span<const float> logit
     actual.push_back(static_cast<float>(top.logprob));
     expected.push_back(static_cast<float>(logits[static_cast<size_t>(top.token)] - std::log(sum)));
   }
-  return difference(actual, expected);
+  return relative_difference(actual, expected);
 }
 
 TEST_P(ArchitectureTest, ABatchOfThreeGivesTheReferences) {
@@ -191,7 +184,7 @@ TEST_P(ArchitectureTest, SavedAndRestoredTheSessionGoesOn) {
   ASSERT_TRUE(restored) << restored.error().message;
   EXPECT_EQ(session->tokens().size(), 11U);
   ASSERT_TRUE(session->feed(ids_, nullptr));
-  EXPECT_LT(difference(session->logits(), last_), kTolerance);
+  EXPECT_LT(relative_difference(session->logits(), last_), kTolerance);
 }
 
 // Gemma 3n's embeddings of the layers are much of its file, but a token needs one row of them.

@@ -14,6 +14,7 @@
 #include <new>
 
 #include "runtime/sampler.h"
+#include "tests/support/difference.h"
 #include "tests/support/golden.h"
 #include "text/utf8.h"
 
@@ -99,12 +100,7 @@ TEST_P(EngineTest, CacheTypesTradeMemoryForAccuracy) {
     bytes = engine->info().kv_bytes;
     const auto session = std::move(*engine->open_session());
     ASSERT_TRUE(session->feed(ids_, nullptr));
-    double error = 0, size = 0;
-    for (size_t i = 0; i < last.size(); ++i) {
-      error += std::pow(session->logits()[i] - last[i], 2);
-      size += std::pow(last[i], 2);
-    }
-    EXPECT_LT(std::sqrt(error / size), tolerance) << kv_type_name(type);
+    EXPECT_LT(testing::relative_difference(session->logits(), last), tolerance) << kv_type_name(type);
   }
 }
 

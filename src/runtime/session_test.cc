@@ -9,26 +9,20 @@
 #include <fstream>
 
 #include "runtime/engine.h"
+#include "tests/support/difference.h"
 #include "tests/support/golden.h"
 #include "tests/support/tiny_models.h"
 
 namespace nanomind {
 namespace {
 
+using testing::relative_difference;
+
 namespace fs = std::filesystem;
 
 // A batch computes by other products than single steps, in 16-bit fixed point; far above what that moves, far below
 // what a wrong token, position or mask does.
 constexpr double kTolerance = 2e-3;
-
-double difference(std::span<const float> actual, std::span<const float> expected) {
-  double squares = 0, size = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    squares += std::pow(static_cast<double>(actual[i]) - expected[i], 2);
-    size += std::pow(static_cast<double>(expected[i]), 2);
-  }
-  return std::sqrt(squares / size);
-}
 
 GenerateOptions greedy(int64_t max_tokens) {
   return {.sampler = {.temperature = 0}, .max_tokens = max_tokens, .end_tokens = GenerateOptions::EndTokens::ignore};
@@ -147,7 +141,7 @@ TEST_P(SessionTest, ASavedSessionGoesOnInAnotherEngine) {
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->cached_tokens, 70);
   ASSERT_TRUE(session->feed(more, nullptr));
-  EXPECT_LT(difference(session->logits(), expected), kTolerance);
+  EXPECT_LT(relative_difference(session->logits(), expected), kTolerance);
   // The same question once more: recurrent states have their snapshot.
   ASSERT_TRUE(session->restore(path));
   EXPECT_EQ(session->generate(begin, greedy(0))->cached_tokens, 69);
@@ -245,7 +239,7 @@ TEST_P(SessionTest, AStepThatFailsLeavesTheSessionUsable) {
   ASSERT_TRUE(session->feed(prompt(0, 60), nullptr));
   const std::vector<float> got(session->logits().begin(), session->logits().end());
   ASSERT_TRUE(fresh->feed(prompt(0, 60), nullptr));
-  EXPECT_LT(difference(got, fresh->logits()), kTolerance);
+  EXPECT_LT(relative_difference(got, fresh->logits()), kTolerance);
 }
 
 TEST_P(SessionTest, AnEndlessChatForgetsTheMiddleAndGoesOn) {
@@ -278,7 +272,7 @@ TEST_P(SessionTest, AnEndlessChatForgetsTheMiddleAndGoesOn) {
   ASSERT_TRUE(session->feed(text, nullptr));
   const std::vector<float> got(session->logits().begin(), session->logits().end());
   ASSERT_TRUE(fresh->feed(text, nullptr));
-  EXPECT_LT(difference(got, fresh->logits()), kTolerance);
+  EXPECT_LT(relative_difference(got, fresh->logits()), kTolerance);
 }
 
 TEST_P(SessionTest, APromptThatIsTooLongSlidesThroughAndIsSavedAsItIs) {
@@ -296,7 +290,7 @@ TEST_P(SessionTest, APromptThatIsTooLongSlidesThroughAndIsSavedAsItIs) {
   const std::vector<float> expected(session->logits().begin(), session->logits().end());
   EXPECT_EQ(restored->generate(more, greedy(0))->cached_tokens, 600);
   ASSERT_TRUE(restored->feed(more, nullptr));
-  EXPECT_LT(difference(restored->logits(), expected), kTolerance);
+  EXPECT_LT(relative_difference(restored->logits(), expected), kTolerance);
 }
 
 TEST_P(SessionTest, SlidingNeedsRoom) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cpu/select.h"
+#include "tests/support/difference.h"
 
 namespace nanomind::cpu {
 namespace {
@@ -36,12 +37,7 @@ class KvStoreTest : public ::testing::TestWithParam<KvType> {
     return 0;
   }
   static double error(const float* actual, const std::vector<float>& expected) {
-    double squares = 0, size = 0;
-    for (size_t i = 0; i < expected.size(); ++i) {
-      squares += std::pow(actual[i] - expected[i], 2);
-      size += std::pow(expected[i], 2);
-    }
-    return std::sqrt(squares / size);
+    return testing::relative_difference({actual, expected.size()}, expected);
   }
 
   KernelTable kernels_;
