@@ -22,9 +22,10 @@ import vision_common
 import vision_pictures
 from tiny import parse_options
 from vision_idefics3 import Idefics3
+from vision_minicpmv import MiniCpmV46, MiniCpmV46By4
 
 logging.set_verbosity_error()
-FAMILIES = [Idefics3]
+FAMILIES = [Idefics3, MiniCpmV46, MiniCpmV46By4]
 
 
 def main():
@@ -36,7 +37,7 @@ def main():
             continue
         family = kind()
         model = family.build()
-        text, vision = folder / f"tiny-{family.name}.gguf", folder / f"mmproj-tiny-{family.name}.gguf"
+        text, vision = folder / f"tiny-{family.text_name()}.gguf", folder / f"mmproj-tiny-{family.name}.gguf"
         family.write_text(text, model)
         family.write_vision(vision, model)
         result = vision_common.expected(family, model, arguments.data)

@@ -21,18 +21,23 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from PIL import Image
 
 from origin import origin
+from tiny import add_keys, begin
 
 GREEDY_TOKENS = 8
 
 
-def randomise(model, seed, gain=lambda name, weight: 1.0, zero_centred=lambda name: False):
-    """Matrices of unit gain times `gain`, norms about 1 (or about 0), other vectors about 0; halves hold all exactly."""
+def about_one(name):
+    """Where the values of a vector lie: those of norms, which alone are called weights, about 1."""
+    return 1.0 if name.endswith("weight") else 0.0
+
+
+def randomise(model, seed, gain=lambda name, weight: 1.0, centre=about_one):
+    """Matrices of unit gain times `gain`, vectors about `centre`; halves hold all exactly."""
     random = torch.Generator().manual_seed(seed)
     for name, weight in model.named_parameters():
         values = torch.randn(weight.shape, generator=random)
         if weight.ndim == 1:
-            is_norm = name.endswith("weight") and not zero_centred(name)
-            values = 0.2 * values * gain(name, weight) + (1.0 if is_norm else 0.0)
+            values = 0.2 * values + centre(name)
         elif "embed_tokens" in name:
             values *= gain(name, weight)
         elif "pos" in name and "embed" in name:
@@ -81,13 +86,15 @@ def extended(inputs, token):
     return more
 
 
-def greedy(family, model, inputs):
+def greedy(family, model, inputs, picture_token):
     """(ids, the smallest difference between the best and the second)"""
     ids, margin = [], float("inf")
     for _ in range(GREEDY_TOKENS):
         best = run(family, model, inputs)[0][-1].topk(2)
         margin = min(margin, (best.values[0] - best.values[1]).item())
         ids.append(best.indices[0].item())
+        if ids[-1] == picture_token:
+            raise SystemExit(f"{family.name} answers with the token of pictures; take another seed.")
         inputs = extended(inputs, ids[-1])
     return ids, margin
 
@@ -120,9 +127,10 @@ def expected_case(family, model, data, names, question):
     exact = run(family, model.double(), inputs)
     ids = inputs["input_ids"][0]
     is_picture = ids == picture_token
-    difference = max((a.double() - b).abs().max().item() for a, b in ((single[0][-1], exact[0][-1]), (single[1], exact[1])))
+    pairs = (single[0][-1], exact[0][-1]), (single[1], exact[1])
+    difference = max((a.double() - b).abs().max().item() for a, b in pairs)
     rows = family.rows(exact[1][is_picture], exact[2])
-    answer, margin = greedy(family, model, inputs)
+    answer, margin = greedy(family, model, inputs, picture_token)
     result = {
         "pictures": [f"tests/data/vision/{name}" for name in names],
         "question": question,
@@ -142,13 +150,19 @@ def expected_case(family, model, data, names, question):
         "greedy_margin": round(margin, 4),
     }
     seen = influence(family, model, inputs, exact[0][-1])
-    print(f"  {len(ids)} tokens, {len(rows)} rows, {len(tiles)} tiles, spread {exact[0][-1].std():.2f}, {seen:.2f} of it by the pictures, "
-          f"rows' spread {rows.std():.2f}, margin {margin:.4f}, float32 differs by {difference:.1e}", flush=True)
+    print(
+        f"  {len(ids)} tokens, {len(rows)} rows, {len(tiles)} tiles, spread {exact[0][-1].std():.2f}, {seen:.2f} of it by "
+        f"the pictures, rows' spread {rows.std():.2f}, margin {margin:.4f}, float32 differs by {difference:.1e}, answer {answer}",
+        flush=True,
+    )
     return result
 
 
 class Family:
     """Defaults of what families differ in."""
+
+    def text_name(self):
+        return self.name
 
     def prompt(self, question, pictures):
         """The chat text of one question, with marks of pictures before it."""
@@ -168,7 +182,7 @@ def expected(family, model, data):
     cases = [expected_case(family, model, data, names, question) for names, question in family.cases]
     return {
         "origin": origin(against_float32=max(c["max_abs_float32"] for c in cases)),
-        "model": f"tests/data/vision/tiny-{family.name}.gguf",
+        "model": f"tests/data/vision/tiny-{family.text_name()}.gguf",
         "mmproj": f"tests/data/vision/mmproj-tiny-{family.name}.gguf",
         "cases": cases,
     }
@@ -176,8 +190,6 @@ def expected(family, model, data):
 
 def text_writer(path, arch, name, config, vocabulary, keys):
     """A writer of the text half of a model with what all architectures say."""
-    from tiny import add_keys, begin
-
     writer = begin(path, arch, name, config, config.max_position_embeddings)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_head_count_kv(config.num_key_value_heads)
@@ -189,8 +201,6 @@ def text_writer(path, arch, name, config, vocabulary, keys):
 
 def vision_writer(path, name, projector_type, config, projection, mean, deviation, keys):
     """A writer of a vision file with what those of all projectors say. config: of the tower."""
-    from tiny import add_keys
-
     writer = gguf.GGUFWriter(path, "clip")
     writer.add_type(gguf.GGUFType.MMPROJ)
     writer.add_name(f"tiny random {name}")
@@ -213,10 +223,10 @@ def vision_writer(path, name, projector_type, config, projection, mean, deviatio
 
 
 def add_tensors(writer, tensors, single=lambda name: False):
-    """Halves for what has two axes or more, floats for the rest and for names that `single` picks."""
+    """Halves for what has two axes or more, floats for the rest, for tables of positions and for what `single` picks."""
     for name, values in tensors:
         values = np.asarray(values)
-        dtype = np.float32 if values.ndim == 1 or single(name) else np.float16
+        dtype = np.float32 if values.ndim == 1 or "position_embd" in name or single(name) else np.float16
         writer.add_tensor(name, np.ascontiguousarray(values, dtype))
 
 
