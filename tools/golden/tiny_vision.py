@@ -22,10 +22,11 @@ import vision_common
 import vision_pictures
 from tiny import parse_options
 from vision_idefics3 import Idefics3
+from vision_llava_onevision import LlavaOnevision
 from vision_minicpmv import MiniCpmV46, MiniCpmV46By4
 
 logging.set_verbosity_error()
-FAMILIES = [Idefics3, MiniCpmV46, MiniCpmV46By4]
+FAMILIES = [Idefics3, MiniCpmV46, MiniCpmV46By4, LlavaOnevision]
 
 
 def main():

@@ -235,6 +235,14 @@ def parameters(module):
         yield name, weight.detach().float().numpy()
 
 
+def text_tensors(model, arch, config):
+    """(GGUF name, values) of the text half of a model that has it as model.language_model, with a head of its own or tied."""
+    names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
+    for name, values in parameters(model):
+        if name.startswith(("model.language_model.", "lm_head.")):
+            yield names.get_name(name.replace("language_model.", ""), try_suffixes=(".weight", ".bias")), values
+
+
 TOWER_PARTS = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.out_proj": "attn_out", "layer_norm1": "ln1", "layer_norm2": "ln2", "mlp.fc1": "ffn_up",
