@@ -21,12 +21,13 @@ from transformers.utils import logging
 import vision_common
 import vision_pictures
 from tiny import parse_options
+from vision_gemma3 import Gemma3
 from vision_idefics3 import Idefics3
 from vision_llava_onevision import LlavaOnevision
 from vision_minicpmv import MiniCpmV46, MiniCpmV46By4
 
 logging.set_verbosity_error()
-FAMILIES = [Idefics3, MiniCpmV46, MiniCpmV46By4, LlavaOnevision]
+FAMILIES = [Idefics3, MiniCpmV46, MiniCpmV46By4, LlavaOnevision, Gemma3]
 
 
 def main():

@@ -169,7 +169,9 @@ class Family:
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         content = self.picture_mark * pictures + question
         messages = [{"role": "user", "content": content}]
-        return environment.from_string(self.vocabulary.template).render(messages=messages, add_generation_prompt=True)
+        return environment.from_string(self.vocabulary.template).render(
+            messages=messages, add_generation_prompt=True, bos_token=self.vocabulary.bos
+        )
 
     def rows(self, rows, called_with):
         return rows.numpy()
