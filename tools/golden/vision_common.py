@@ -152,7 +152,8 @@ def expected_case(family, model, data, names, question):
     seen = influence(family, model, inputs, exact[0][-1])
     print(
         f"  {len(ids)} tokens, {len(rows)} rows, {len(tiles)} tiles, spread {exact[0][-1].std():.2f}, {seen:.2f} of it by "
-        f"the pictures, rows' spread {rows.std():.2f}, margin {margin:.4f}, float32 differs by {difference:.1e}, answer {answer}",
+        f"the pictures, rows' spread {rows.std():.2f}, margin {margin:.4f}, float32 differs by {difference:.1e}, "
+        f"answer {answer}",
         flush=True,
     )
     return result

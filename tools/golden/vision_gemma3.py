@@ -6,8 +6,9 @@ A picture is resized to image_size x image_size, bilinearly and without its aspe
 multiplied by mm.input_projection, which files have as [tower's width, text's width]: the transpose of other matrices.
 
 Rows go into the text model as they are; the root of the width scales embeddings of tokens only. A row sees all rows of its
-picture, those after it too, in layers with a window too, where what lies a window or more behind is hidden as usual. Markers are text around
-it, tokenized together with the text they stand in, so that line ends join:
+picture, those after it too; in layers with a window what lies a window or more behind it is hidden as usual. Markers are
+text around the rows, tokenized together with the text they stand in, so that line ends join:
+
     "\\n\\n" <start_of_image> rows <end_of_image> "\\n\\n"
 """
 

@@ -144,8 +144,8 @@ class Qwen25(Qwen):
         writer = common.vision_writer(
             path, self.name, "qwen2.5vl_merger", tower, c.out_hidden_size, list(self.images.image_mean),
             list(self.images.image_std),
-            {"use_silu": True, "vision.n_wa_pattern": c.fullatt_block_indexes[0] + 1, "vision.window_size": c.window_size}
-            | self.pixel_limits(),
+            {"use_silu": True, "vision.n_wa_pattern": c.fullatt_block_indexes[0] + 1,
+             "vision.window_size": c.window_size} | self.pixel_limits(),
         )  # fmt: skip
         names = {"norm1": "ln1", "norm2": "ln2", "attn.proj": "attn_out", "mlp.gate_proj": "ffn_gate",
                  "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "attn.qkv": "attn_qkv"}  # fmt: skip
