@@ -23,12 +23,13 @@ import vision_pictures
 from tiny import parse_options
 from vision_gemma3 import Gemma3
 from vision_idefics3 import Idefics3
+from vision_llava import Llava
 from vision_llava_onevision import LlavaOnevision
 from vision_minicpmv import MiniCpmV46, MiniCpmV46By4
 from vision_qwen import Qwen3, Qwen25
 
 logging.set_verbosity_error()
-FAMILIES = [Idefics3, MiniCpmV46, MiniCpmV46By4, LlavaOnevision, Gemma3, Qwen25, Qwen3]
+FAMILIES = [Idefics3, MiniCpmV46, MiniCpmV46By4, LlavaOnevision, Gemma3, Qwen25, Qwen3, Llava]
 
 
 def main():

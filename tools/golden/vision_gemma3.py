@@ -51,6 +51,9 @@ class SentencePieceVocabulary:
     def id(self, token):
         return self.tokens.index(token)
 
+    def control_ids(self):
+        return range(len(self.first + self.controls))
+
     def __len__(self):
         return len(self.tokens)
 

@@ -32,7 +32,7 @@ MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<fake_token_around_imag
 
 
 class Idefics3(common.Family):
-    name, seed, picture_mark = "idefics3", 500, "<image>"
+    name, seed, picture_mark = "idefics3", 506, "<image>"
     cases = [
         (["100x40.png"], "What is on the left?"),
         (["64x64.png"], "Which 3 colours?\n\nName them."),
@@ -60,7 +60,8 @@ class Idefics3(common.Family):
                              rope_parameters=dict(rope_type="default", rope_theta=100000.0), tie_word_embeddings=False),
         )  # fmt: skip
         config._attn_implementation = "eager"
-        return common.randomise(Idefics3ForConditionalGeneration(config), self.seed, common.sharper_attention)
+        model = common.randomise(Idefics3ForConditionalGeneration(config), self.seed, common.sharper_attention)
+        return common.hush(model, self.vocabulary)
 
     def text_model(self, model):
         return model.model.text_model

@@ -106,7 +106,7 @@ class Qwen25(Qwen):
     every clip.vision.n_wa_pattern-th block sees all of the picture. Norms are without means, v.post_ln is the merger's, and
     the merger's GELU is the one of the error function."""
 
-    name, seed = "qwen2_5_vl", 543
+    name, seed = "qwen2_5_vl", 547
     vocabulary = ByteLevelVocabulary("qwen2", ["Ċ Ċ"], MARKS, "<|endoftext|>", "<|im_end|>", SYSTEM + TURNS)
     images = Qwen2VLImageProcessorPil(patch_size=PATCH, merge_size=MERGE, size={"shortest_edge": 256, "longest_edge": 5120})
 
@@ -126,7 +126,7 @@ class Qwen25(Qwen):
         )  # fmt: skip
         config._attn_implementation = "eager"
         model = Qwen2_5_VLForConditionalGeneration(config)
-        return common.randomise(model, self.seed, self.gain)
+        return common.hush(common.randomise(model, self.seed, self.gain), self.vocabulary)
 
     def write_text(self, path, model):
         config = model.config.text_config
@@ -168,11 +168,12 @@ class Qwen3(Qwen):
     """Qwen3-VL. The table of positions (a square of v.position_embd's rows) is stretched over the picture's patches, bilinearly
     with its corners on theirs. Blocks of clip.vision.is_deepstack_layers have mergers of their own, which norm the four patches
     together: `rows` of the expected values are, as llama.cpp has them, the last merger's, then those of these blocks in turn.
-    The text model adds the i-th of them to what its block i gives (`n_deepstack_layers` of them). v.post_ln is the last merger's
-    and norms patch by patch; mergers' GELU is the one of the error function. M-RoPE's pairs take turns: pair i is turned by the
-    height if i % 3 == 1 and i < 3 * sections[1], by the width if i % 3 == 2 and i < 3 * sections[2], or else by the time."""
+    The text model adds the i-th of them to what its block i gives (`n_deepstack_layers` of them). v.post_ln is the last
+    merger's and norms patch by patch; mergers' GELU is the one of the error function. M-RoPE's pairs take turns: pair i is
+    turned by the height if i % 3 == 1 and i < 3 * sections[1], by the width if i % 3 == 2 and i < 3 * sections[2], or else
+    by the time."""
 
-    name, seed = "qwen3_vl", 552
+    name, seed = "qwen3_vl", 554
     vocabulary = ByteLevelVocabulary("qwen2", ["Ċ Ċ"], MARKS, "<|endoftext|>", "<|im_end|>", TURNS)
     images = Qwen2VLImageProcessorPil(patch_size=PATCH, merge_size=MERGE, size={"shortest_edge": 256, "longest_edge": 5120},
                                       image_mean=[0.5] * 3, image_std=[0.5] * 3)  # fmt: skip
@@ -193,7 +194,8 @@ class Qwen3(Qwen):
                                                   mrope_interleaved=True)),
         )  # fmt: skip
         config._attn_implementation = "eager"
-        return common.randomise(Qwen3VLForConditionalGeneration(config), self.seed, self.gain)
+        model = common.randomise(Qwen3VLForConditionalGeneration(config), self.seed, self.gain)
+        return common.hush(model, self.vocabulary)
 
     def rows(self, rows, called_with):
         return torch.cat([rows, *called_with["deepstack_visual_embeds"]], dim=1).numpy()

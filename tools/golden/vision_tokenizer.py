@@ -22,6 +22,9 @@ class ByteLevelVocabulary:
     def id(self, token):
         return self.tokens.index(token)
 
+    def control_ids(self):
+        return range(len(self.pieces), len(self.tokens))
+
     def __len__(self):
         return len(self.tokens)
 
