@@ -32,7 +32,7 @@ MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<fake_token_around_imag
 
 
 class Idefics3(common.Family):
-    name, seed, picture_mark = "idefics3", 506, "<image>"
+    name, seed, picture_mark = "idefics3", 508, "<image>"
     cases = [
         (["100x40.png"], "What is on the left?"),
         (["64x64.png"], "Which 3 colours?\n\nName them."),

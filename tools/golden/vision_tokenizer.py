@@ -35,11 +35,14 @@ class ByteLevelVocabulary:
         steps = [
             pre_tokenizers.Split(Regex(step), "isolated") if isinstance(step, str) else step for step in RULES[self.pre]
         ]
-        inner.pre_tokenizer = pre_tokenizers.Sequence(
-            steps + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-        )
+        if not isinstance(steps[-1], pre_tokenizers.ByteLevel):
+            steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+        inner.pre_tokenizer = pre_tokenizers.Sequence(steps)
         inner.decoder = decoders.ByteLevel()
         inner.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in self.controls])
+        sample = "Two words,\n1 é"
+        if [self.tokens[i] for i in inner.encode(sample).ids] != [byte_characters()[b] for b in sample.encode()]:
+            raise SystemExit(f"The vocabulary of {self.pre} does not take a text for its bytes.")
         return PreTrainedTokenizerFast(
             tokenizer_object=inner, bos_token=self.bos, eos_token=self.eos, pad_token=self.eos
         )
