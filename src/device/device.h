@@ -45,16 +45,20 @@ inline constexpr int64_t kKvBlockTokens = 64;
 
 // One forward pass. Everything is borrowed for the call.
 struct Step {
-  std::span<const int32_t> tokens;            // [T] vocabulary ids, or below 0 for rows that are given
-  std::span<const float* const> given;        // for each token below 0, in order, its row
-  std::span<const SequenceRows> sequences;    // their rows add up to T, in order
-  std::span<const int32_t> outputs;           // [R] rows (0..T-1) whose result is wanted; may be empty
-  Buffer* kv_cache = nullptr;                 // whole blocks of Executable::kv_block_bytes
-  Buffer* states = nullptr;                   // whole slots of Executable::state_bytes; null where those are 0
+  std::span<const int32_t> tokens;          // [T] vocabulary ids, or below 0 for rows that are given
+  std::span<const float* const> given;      // for each token below 0, in order, its row
+  std::span<const SequenceRows> sequences;  // their rows add up to T, in order
+  std::span<const int32_t> places;          // [T] rows of a table of positions; empty: each row's position
+  std::span<const RowCoordinates> where;    // [T] for rotary positions with axes; empty: each row's position
+  std::span<const int32_t> groups;          // lengths of runs of rows (Mask), which add up to T, none across sequences
+  std::span<const int32_t> outputs;         // [R] rows (0..T-1) whose result is wanted; may be empty
+  std::span<float> results;                 // [R, N]: where the results go; empty: memory of the executable
+  Buffer* kv_cache = nullptr;               // whole blocks of Executable::kv_block_bytes
+  Buffer* states = nullptr;                 // whole slots of Executable::state_bytes; null where those are 0
   const std::atomic<bool>* cancel = nullptr;  // set from any thread: the step ends soon, with `cancelled`; may be null
 };
 
-// Rows of floats that belong to the executable and live until its next run.
+// Rows of floats: Step::results, else they belong to the executable and live until its next run.
 struct OutputRows {
   const float* data = nullptr;
   int64_t rows = 0;

@@ -178,7 +178,8 @@ TEST_P(DeviceTest, GivenRowsStandWhereTokensWould) {
     ids[at] = -1 - static_cast<int32_t>(at);
     given.push_back(rows.data() + given.size() * kWidth);
   }
-  const std::vector<float> expected = reference::Interpreter(model_.program, model_.floats).run(ids, wanted, rows);
+  const std::vector<float> expected =
+      reference::Interpreter(model_.program, model_.floats).run(ids, wanted, {.given = rows});
   const SequenceRows whole{.blocks = blocks, .past = 0, .rows = 40};
   const auto out = executable_->run(
       {.tokens = ids, .given = given, .sequences = {&whole, 1}, .outputs = wanted, .kv_cache = cache_.get()});

@@ -50,7 +50,8 @@ Value layer(Recorder& rec, const Layer& w, const DecoderParams& p, Place place, 
                                      .layer = rec.kv_layer({p.kv_heads, p.head_dim}),
                                      .heads = static_cast<int>(p.heads),
                                      .window = place.window,
-                                     .scale = scale});
+                                     .scale = scale,
+                                     .mask = Mask::causal_group});  // rows of a picture see each other
   x = rec.add(x, rec.rms_norm(rec.matmul(mixed, w.o), w.post_attn_norm, p.eps));
   const Value f = feed_forward(rec, w.ffn, rec.rms_norm(x, w.ffn_norm, p.eps), Activation::gelu_tanh);
   return rec.add(x, rec.rms_norm(f, w.post_ffn_norm, p.eps));

@@ -3,6 +3,7 @@
 // computed, on values with symbolic row counts, and nothing about where. Plain data; built by Recorder.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -33,7 +34,8 @@ struct WeightInfo {
   std::string name;  // as in the model's file
   DType dtype = DType::f32;
   Shape shape;
-  int64_t first_row = 0;  // of the file's tensor, which may have more rows than this weight
+  int64_t first_row = 0;    // of the file's tensor, which may have more rows than this weight
+  bool transposed = false;  // the file's tensor is [C, N]
 };
 
 // Widest head that models may record and devices keep room for.
@@ -58,19 +60,30 @@ struct RopeInfo {
   // Llama 4 and Ministral 3); 0: it does not.
   float growth = 0;
   int64_t growth_period = 1;
+  // Of models that see: by which of a row's coordinates each pair turns (RowCoordinates); empty: all by the position.
+  std::vector<uint8_t> axes;
 
   double magnitude_at(int64_t position) const;
 };
 
 enum class Activation : uint8_t { silu, gelu_tanh, gelu, sigmoid, relu_squared, tanh, identity };
 
-// Which row of a table a token gets: its own, that of its position in the sequence, or the first (all tokens the same).
+// Which row of a table a token gets: its own, that of its position in the sequence (or of its place in a picture, where
+// the step gives places), or the first (all tokens the same).
 // A token below 0 has no row of its own: a step gives it one, which is not scaled.
 enum class Lookup : uint8_t { token, position, first };
 
-// Which positions a row of attention sees: those up to its own, or all of its sequence so far, later ones of the same
-// step included (encoders, whose sequences are whole steps).
-enum class Mask : uint8_t { causal, none };
+// Which positions a row of attention sees. Groups are runs of rows of a step that belong together: windows of a
+// picture's patches, or a picture's rows in a text.
+enum class Mask : uint8_t {
+  causal,        // those up to its own
+  none,          // all of its sequence so far, later ones of the same step included (encoders)
+  group,         // those of its own group only; where a step has no groups, as none
+  causal_group,  // those up to its own and all of its group; where a step has no groups, as causal
+};
+
+// Where a row stands: in time, down and across. Rows of a text stand on the diagonal.
+using RowCoordinates = std::array<int32_t, 3>;
 
 // What a recurrent operation keeps of a sequence between steps: so many floats, all zero before its first token.
 struct StateInfo {

@@ -26,6 +26,14 @@ Weight Recorder::weight(WeightInfo info) {
   return {static_cast<WeightId>(program_.weights.size() - 1)};
 }
 
+Weight Recorder::transpose(Weight stored) {
+  WeightInfo& info = program_.weights.at(static_cast<size_t>(stored.id));
+  info.shape = {info.shape.columns(), info.shape.rows()};
+  info.dtype = DType::f32;
+  info.transposed = true;
+  return stored;
+}
+
 int Recorder::kv_layer(KvLayerInfo info) {
   program_.kv_layers.push_back(info);
   return static_cast<int>(program_.kv_layers.size() - 1);

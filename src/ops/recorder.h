@@ -26,6 +26,8 @@ struct Weight {
 class Recorder {
  public:
   Weight weight(WeightInfo info);
+  // Makes the weight, a matrix of the file, the transposed of it, in floats; before it is used.
+  Weight transpose(Weight stored);
   // Declares cache for one attention layer; returns its index.
   int kv_layer(KvLayerInfo info);
   int rope_table(RopeInfo info);

@@ -47,6 +47,7 @@ void store(const AttentionStep& s, const StepContext& context, const Cache& cach
 // Stacked row r of a key/value head is query head `head * group + r % group` of the sequence's token r / group.
 struct Tile {
   const AttentionStep& s;
+  const StepContext& context;
   const SequenceRows& sequence;
   int64_t first_row;   // of the sequence in the step
   int head;            // key/value head
@@ -57,9 +58,22 @@ struct Tile {
   int64_t position(int i) const { return sequence.past + (begin + i) / group(); }
   int64_t step_row(int i) const { return first_row + (begin + i) / group(); }
   int64_t column(int i) const { return (static_cast<int64_t>(head) * group() + (begin + i) % group()) * s.kv.head_dim; }
-  // The end of the keys that row i sees.
-  int64_t end_key(int i) const { return s.mask == Mask::causal ? position(i) + 1 : sequence.past + sequence.rows; }
-  int64_t first_key(int i) const { return s.window > 0 ? std::max<int64_t>(0, position(i) - s.window + 1) : 0; }
+  // The end of the keys that row i sees, and the first; neither is lower than that of the row before.
+  int64_t end_key(int i) const {
+    switch (s.mask) {
+      case Mask::causal: return position(i) + 1;
+      case Mask::none: return sequence.past + sequence.rows;
+      case Mask::group:
+      case Mask::causal_group: return position_of(context.group(step_row(i)).end);  // never before the row's own
+    }
+    return 0;
+  }
+  int64_t first_key(int i) const {
+    if (s.mask == Mask::group) return position_of(context.group(step_row(i)).begin);
+    return s.window > 0 ? std::max<int64_t>(0, position(i) - s.window + 1) : 0;
+  }
+  // Of a row of the step.
+  int64_t position_of(int64_t row) const { return sequence.past + row - first_row; }
 
   // Blocks of keys that any row sees.
   int64_t first_block() const { return first_key(0) / kKvBlock; }
@@ -150,17 +164,18 @@ void merge(const Tile& tile, const Gathered* parts, int64_t count) {
 // The tiles of a step, the longest of each sequence first.
 class Tiles {
  public:
-  Tiles(const AttentionStep& s, const Step& step) : s_(s), step_(step) {
-    for (const SequenceRows& sequence : step.sequences) count_ += of(sequence) * s.kv.heads;
+  Tiles(const AttentionStep& s, const StepContext& context) : s_(s), context_(context) {
+    for (const SequenceRows& sequence : context.step.sequences) count_ += of(sequence) * s.kv.heads;
   }
   int64_t count() const { return count_; }
   Tile operator[](int64_t index) const {
     int64_t first_row = 0;
-    for (const SequenceRows& sequence : step_.sequences) {
+    for (const SequenceRows& sequence : context_.step.sequences) {
       const int64_t tiles = of(sequence);
       if (index < tiles * s_.kv.heads) {
         const int64_t begin = (tiles - 1 - index / s_.kv.heads) * kTileRows;
         return {.s = s_,
+                .context = context_,
                 .sequence = sequence,
                 .first_row = first_row,
                 .head = static_cast<int>(index % s_.kv.heads),
@@ -177,7 +192,7 @@ class Tiles {
   int64_t group() const { return s_.heads / s_.kv.heads; }
   int64_t of(const SequenceRows& sequence) const { return (sequence.rows * group() + kTileRows - 1) / kTileRows; }
   const AttentionStep& s_;
-  const Step& step_;
+  const StepContext& context_;
   int64_t count_ = 0;
 };
 
@@ -229,10 +244,25 @@ void run(const AttentionStep& s, StepContext& context) {
     context.pool.for_each(s.kv.heads, [&](int64_t head) { store(s, context, cache, static_cast<int>(head)); });
   }
 
-  const Tiles tiles(s, context.step);
+  const Tiles tiles(s, context);
   const bool few = tiles.count() < kFewTiles * context.pool.threads() && context.pool.threads() > 1;
   if (few) return attend_in_parts(s, context, cache, tiles);
   context.pool.for_each(tiles.count(), [&](int64_t t) { attend(context, cache, tiles[t]); });
+}
+
+void find_groups(const Step& step, Mask mask, std::span<RowGroup> groups) {
+  int64_t row = 0;
+  const auto add = [&](int64_t length) {
+    for (int64_t i = 0; i < length; ++i) groups[static_cast<size_t>(row + i)] = {.begin = row, .end = row + length};
+    row += length;
+  };
+  if (!step.groups.empty()) {
+    for (const int32_t length : step.groups) add(length);
+  } else if (mask == Mask::group) {
+    for (const SequenceRows& sequence : step.sequences) add(sequence.rows);
+  } else {
+    while (row < static_cast<int64_t>(step.tokens.size())) add(1);
+  }
 }
 
 size_t attention_part_bytes(int head_dim, int threads) {

@@ -290,6 +290,10 @@ class Compiler {
         RopeStep{.x = matrix(o.x), .rope = o.rope, .heads = o.heads, .head_dim = o.head_dim});
   }
   void emit_one(const op::Attention& o) {
+    if (o.mask == Mask::group || o.mask == Mask::causal_group) {
+      result_.group_mask = o.mask;
+      result_.groups.resize(static_cast<size_t>(options_.max_tokens));
+    }
     const KvLayout& kv = result_.kv_layers[static_cast<size_t>(o.layer)];
     result_.instructions.emplace_back(AttentionStep{.out = matrix(o.out),
                                                     .q = matrix(o.q),
@@ -425,6 +429,15 @@ class Compiler {
 };
 
 }  // namespace
+
+Matrix* output_of(Instruction& last, const Matrix& output) {
+  if (auto* select = std::get_if<SelectStep>(&last)) return &select->out;
+  auto* products = std::get_if<ProductStep>(&last);
+  // One product: others of the same value would be results that nobody reads.
+  return products != nullptr && products->products.size() == 1 && products->products[0].out.rows == output.rows
+             ? &products->products[0].out
+             : nullptr;
+}
 
 Result<CompiledProgram> compile(const Program& program, const CompileOptions& options, const KernelTable& kernels,
                                 int threads) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -27,11 +28,16 @@ struct CompiledProgram {
   size_t kv_block_bytes = 0;                      // all layers
   size_t state_bytes = 0;                         // of one sequence
   std::span<std::byte> scratch, attention_parts;  // see StepContext
+  std::optional<Mask> group_mask;                 // of attention that looks at groups of rows
+  std::vector<RowGroup> groups;                   // room for those of the largest step
   std::unique_ptr<HostBuffer> arena;
   size_t arena_bytes = 0;
 
   const KvStore* kv_store(KvType type) const { return kv_stores[static_cast<size_t>(type)].get(); }
 };
+
+// Where the last instruction writes the program's output; null when it changes it in place.
+Matrix* output_of(Instruction& last, const Matrix& output);
 
 // For runs by `threads` threads; `kernels` must outlive the result.
 Result<CompiledProgram> compile(const Program& program, const CompileOptions& options, const KernelTable& kernels,

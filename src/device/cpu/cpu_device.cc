@@ -39,10 +39,12 @@ class CpuExecutable final : public Executable {
     TRY(check(step));
     pool_.limit(static_cast<int64_t>(step.tokens.size()) < kManyTokens ? threads_.decode : threads_.prefill);
     cpu::fill_rope_tables(program_.ropes, step);
+    if (program_.group_mask) cpu::find_groups(step, *program_.group_mask, program_.groups);
     cpu::StepContext context{.kernels = kernels_,
                              .pool = pool_,
                              .step = step,
                              .ropes = program_.ropes,
+                             .groups = program_.groups,
                              .scratch = program_.scratch,
                              .attention_parts = program_.attention_parts,
                              .kv = step.kv_cache->bytes().data(),
@@ -50,15 +52,23 @@ class CpuExecutable final : public Executable {
                              .states = step.states == nullptr ? nullptr : step.states->bytes().data(),
                              .state_bytes = program_.state_bytes};
     clear_new_states(context);
+    const bool direct = send_results(step.results);
     for (const cpu::Instruction& instruction : program_.instructions) {
       if (step.cancel != nullptr && step.cancel->load(std::memory_order_relaxed))
         return fail(ErrorCode::cancelled, "Stopped.");
       std::visit([&](const auto& s) { cpu::run(s, context); }, instruction);
     }
-    return OutputRows{.data = program_.output.data,
-                      .rows = static_cast<int64_t>(step.outputs.size()),
-                      .columns = program_.output.columns,
-                      .stride = program_.output.stride};
+    OutputRows rows{.data = program_.output.data,
+                    .rows = static_cast<int64_t>(step.outputs.size()),
+                    .columns = program_.output.columns,
+                    .stride = program_.output.stride};
+    if (step.results.empty()) return rows;
+    if (!direct) {
+      for (int64_t i = 0; i < rows.rows; ++i) std::ranges::copy(rows.row(i), step.results.begin() + i * rows.columns);
+    }
+    rows.data = step.results.data();
+    rows.stride = rows.columns;
+    return rows;
   }
 
   Result<void> rotate_keys(Buffer& kv_cache, std::span<const int32_t> blocks, int64_t by) override {
@@ -87,6 +97,14 @@ class CpuExecutable final : public Executable {
   size_t activation_bytes() const override { return program_.arena_bytes; }
 
  private:
+  // Lets the last instruction write to `results`, or where it is meant to if that is empty; false where it cannot.
+  bool send_results(std::span<float> results) {
+    cpu::Matrix* out = cpu::output_of(program_.instructions.back(), program_.output);
+    // Kernels write whole row groups.
+    const bool direct = out != nullptr && !results.empty() && program_.output.stride == program_.output.columns;
+    if (out != nullptr) out->data = direct ? results.data() : program_.output.data;
+    return direct;
+  }
   static void clear_new_states(const cpu::StepContext& context) {
     if (context.state_bytes == 0) return;
     for (const SequenceRows& sequence : context.step.sequences) {
@@ -101,6 +119,9 @@ class CpuExecutable final : public Executable {
                   fmt::format("A step takes 1 to {} tokens and up to {} outputs.", max_tokens_, max_outputs_));
     }
     const auto given = std::ranges::count_if(step.tokens, [](int32_t token) { return token < 0; });
+    if (!step.results.empty() && static_cast<int64_t>(step.results.size()) !=
+                                     static_cast<int64_t>(step.outputs.size()) * program_.output.columns)
+      return fail(ErrorCode::invalid_argument, "The room for results is not that of the rows wanted.");
     if (given != static_cast<int64_t>(step.given.size()))
       return fail(ErrorCode::invalid_argument, "The rows given do not match the tokens below 0.");
     for (int32_t token : step.tokens) {
@@ -112,7 +133,30 @@ class CpuExecutable final : public Executable {
     for (int32_t row : step.outputs) {
       if (row < 0 || row >= tokens) return fail(ErrorCode::invalid_argument, "An output row is outside the step.");
     }
+    TRY(check_extras(step));
     return check_sequences(step, tokens);
+  }
+
+  Result<void> check_extras(const Step& step) const {
+    const size_t tokens = step.tokens.size();
+    if ((!step.places.empty() && step.places.size() != tokens) || (!step.where.empty() && step.where.size() != tokens))
+      return fail(ErrorCode::invalid_argument, "Places and coordinates are given for all rows of a step or for none.");
+    for (const int32_t place : step.places) {
+      if (program_.positions > 0 && (place < 0 || place >= program_.positions))
+        return fail(ErrorCode::invalid_argument, fmt::format("Place {} is not one of {}.", place, program_.positions));
+    }
+    if (step.groups.empty()) return {};
+    // Groups end where sequences do.
+    size_t group = 0;
+    for (const SequenceRows& sequence : step.sequences) {
+      int64_t rows = 0;
+      while (rows < sequence.rows && group < step.groups.size() && step.groups[group] > 0) rows += step.groups[group++];
+      if (rows != sequence.rows)
+        return fail(ErrorCode::invalid_argument, "The groups of a step do not add up to its sequences.");
+    }
+    if (group != step.groups.size())
+      return fail(ErrorCode::invalid_argument, "The groups of a step do not add up to its sequences.");
+    return {};
   }
 
   Result<void> check_sequences(const Step& step, int64_t tokens) const {
@@ -123,7 +167,7 @@ class CpuExecutable final : public Executable {
           sequence.past + sequence.rows > static_cast<int64_t>(sequence.blocks.size()) * kKvBlockTokens) {
         return fail(ErrorCode::invalid_argument, "A sequence's cache blocks do not cover its positions.");
       }
-      if (program_.positions > 0 && sequence.past + sequence.rows > program_.positions)
+      if (program_.positions > 0 && step.places.empty() && sequence.past + sequence.rows > program_.positions)
         return fail(ErrorCode::context_full,
                     fmt::format("The model knows {} positions; shorten the text.", program_.positions));
       for (const int32_t block : sequence.blocks) TRY(check_block(block, *step.kv_cache));

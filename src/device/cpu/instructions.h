@@ -194,12 +194,18 @@ using Instruction = std::variant<EmbedStep, InputStep, NormStep, QuantizeStep, P
                                  ActivateStep, SplitStep, ShortConvStep, DeltaRuleStep, ColumnsStep, ScaleColumnsStep,
                                  WeightedSumStep, MatchMagnitudeStep, AboveDeviationStep, SelectStep>;
 
+// Rows [begin, end) of a step.
+struct RowGroup {
+  int64_t begin = 0, end = 0;
+};
+
 // What an instruction needs to know about the step that is being run.
 struct StepContext {
   const KernelTable& kernels;
   ThreadPool& pool;
   const Step& step;
   std::span<const RopeTable> ropes;
+  std::span<const RowGroup> groups;      // [T], empty where no attention of the program looks at them
   std::span<std::byte> scratch;          // of all threads, equal parts that are multiples of 64 bytes
   std::span<std::byte> attention_parts;  // attention_part_bytes of the widest head
   std::byte* kv = nullptr;
@@ -212,6 +218,10 @@ struct StepContext {
     const auto before = step.tokens.first(static_cast<size_t>(i));
     return step.given[static_cast<size_t>(std::ranges::count_if(before, [](int32_t token) { return token < 0; }))];
   }
+  // Row of a table of positions.
+  int64_t place(int64_t i) const { return step.places.empty() ? position(i) : step.places[static_cast<size_t>(i)]; }
+  // The group of row i of the step.
+  RowGroup group(int64_t i) const { return groups[static_cast<size_t>(i)]; }
   // Of row i of the step, within its sequence.
   int64_t position(int64_t i) const {
     for (const SequenceRows& sequence : step.sequences) {
@@ -262,6 +272,9 @@ size_t attention_part_bytes(int head_dim, int threads);
 // out[i] = activation(gate[i]) * up[i]; out may be gate or up.
 using GatedActivation = void (*)(const float* gate, const float* up, int64_t n, float* out);
 GatedActivation gated_activation(const KernelTable& kernels, Activation activation);
+
+// Writes the group of each of the step's rows: those that the step gives, else each row alone or its whole sequence.
+void find_groups(const Step& step, Mask mask, std::span<RowGroup> groups);
 
 // Fills the tables for the positions of the step's rows.
 void fill_rope_tables(std::span<RopeTable> ropes, const Step& step);

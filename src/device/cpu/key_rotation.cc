@@ -51,6 +51,8 @@ class KeyRopes {
     if (state(attention.v) != kNoRope) return fail(ErrorCode::unsupported, "The model's values carry positions, too.");
     if (rope != kNoRope && program_.ropes[static_cast<size_t>(rope)].growth != 0)
       return fail(ErrorCode::unsupported, "The model's keys grow with their positions.");
+    if (rope != kNoRope && !program_.ropes[static_cast<size_t>(rope)].axes.empty())
+      return fail(ErrorCode::unsupported, "The model's keys stand in pictures, not in one line.");
     layers_[static_cast<size_t>(attention.layer)] = rope;
     return {};
   }

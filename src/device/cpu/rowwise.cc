@@ -94,7 +94,7 @@ void run(const EmbedStep& s, StepContext& context) {
       return;
     }
     if (s.by == Lookup::token) row = context.step.tokens[static_cast<size_t>(i)];
-    if (s.by == Lookup::position) row = context.position(i);
+    if (s.by == Lookup::position) row = context.place(i);
     packed_row_to_float(s.dtype, s.table, row, s.out.columns, out);
     if (s.scale == 1.0F) return;
     for (int64_t c = 0; c < s.out.columns; ++c) out[c] *= s.scale;
@@ -232,12 +232,14 @@ void run(const SelectStep& s, StepContext& context) {
 void fill_rope_tables(std::span<RopeTable> ropes, const Step& step) {
   for (RopeTable& table : ropes) {
     const size_t pairs = table.info.inverse_frequency.size();
+    const bool elsewhere = !table.info.axes.empty() && !step.where.empty();
     size_t row = 0;
     for (const SequenceRows& sequence : step.sequences) {
       for (int64_t i = 0; i < sequence.rows; ++i, ++row) {
         const double magnitude = table.info.magnitude_at(sequence.past + i);
         for (size_t j = 0; j < pairs; ++j) {
-          const double angle = static_cast<double>(sequence.past + i) * table.info.inverse_frequency[j];
+          const double along = elsewhere ? step.where[row][table.info.axes[j]] : sequence.past + i;
+          const double angle = along * table.info.inverse_frequency[j];
           table.cosine[row * pairs + j] = static_cast<float>(magnitude * std::cos(angle));
           table.sine[row * pairs + j] = static_cast<float>(magnitude * std::sin(angle));
         }

@@ -26,9 +26,9 @@ std::vector<float>& Interpreter::value(ValueId id) {
 }
 
 std::vector<float> Interpreter::run(std::span<const int32_t> tokens, std::span<const int32_t> outputs,
-                                    std::span<const float> given) {
+                                    const Extras& extras) {
   tokens_ = tokens;
-  given_ = given;
+  extras_ = extras;
   outputs_ = outputs;
   for (const Op& op : program_.ops) std::visit([this](const auto& o) { apply(o); }, op);
   past_ += static_cast<int64_t>(tokens.size());
@@ -41,18 +41,18 @@ void Interpreter::apply(const op::Embed& o) {
   for (size_t i = 0; i < tokens_.size(); ++i) {
     int64_t row = 0;
     if (o.by == Lookup::token && tokens_[i] < 0) {
-      std::copy_n(given_.begin() + given++ * n, n, value(o.out).begin() + static_cast<int64_t>(i) * n);
+      std::copy_n(extras_.given.begin() + given++ * n, n, value(o.out).begin() + static_cast<int64_t>(i) * n);
       continue;
     }
     if (o.by == Lookup::token) row = tokens_[i];
-    if (o.by == Lookup::position) row = past_ + static_cast<int64_t>(i);
+    if (o.by == Lookup::position) row = extras_.places.empty() ? past_ + static_cast<int64_t>(i) : extras_.places[i];
     for (int64_t c = 0; c < n; ++c) {
       value(o.out)[static_cast<int64_t>(i) * n + c] = weights_[static_cast<size_t>(o.table)][row * n + c] * o.scale;
     }
   }
 }
 
-void Interpreter::apply(const op::Input& o) { value(o.out).assign(given_.begin(), given_.end()); }
+void Interpreter::apply(const op::Input& o) { value(o.out).assign(extras_.given.begin(), extras_.given.end()); }
 
 void Interpreter::apply(const op::RmsNorm& o) {
   const std::span<const float> x = value(o.x);
@@ -76,9 +76,15 @@ void Interpreter::apply(const op::Rope& o) {
   const RopePairing pairing = info.pairs == RopePairs::halves ? RopePairing::halves : RopePairing::adjacent;
   const std::span<float> x = value(o.x);
   for (size_t i = 0; i < tokens_.size() * static_cast<size_t>(o.heads); ++i) {
-    const int64_t position = past_ + static_cast<int64_t>(i) / o.heads;
-    rope(x.subspan(i * static_cast<size_t>(o.head_dim), static_cast<size_t>(o.head_dim)), static_cast<double>(position),
-         info.inverse_frequency, pairing, info.magnitude_at(position));
+    const size_t row = i / static_cast<size_t>(o.heads);
+    const int64_t position = past_ + static_cast<int64_t>(row);
+    std::vector<double> angles(info.inverse_frequency.begin(), info.inverse_frequency.end());
+    for (size_t j = 0; j < angles.size(); ++j) {
+      const bool elsewhere = !info.axes.empty() && !extras_.where.empty();
+      angles[j] *= static_cast<double>(elsewhere ? extras_.where[row][info.axes[j]] : position);
+    }
+    rope(x.subspan(i * static_cast<size_t>(o.head_dim), static_cast<size_t>(o.head_dim)), angles, pairing,
+         info.magnitude_at(position));
   }
 }
 
@@ -86,6 +92,10 @@ void Interpreter::apply(const op::Attention& o) {
   const KvLayerInfo& info = program_.kv_layers[static_cast<size_t>(o.layer)];
   KvLayer& layer = kv_[static_cast<size_t>(o.layer)];
   if (o.k != kNoValue) {
+    // Layers may share what is kept, one after the other.
+    const auto kept = static_cast<size_t>(past_ * info.kv_heads * info.head_dim);
+    layer.keys.resize(kept);
+    layer.values.resize(kept);
     layer.keys.insert(layer.keys.end(), value(o.k).begin(), value(o.k).end());
     layer.values.insert(layer.values.end(), value(o.v).begin(), value(o.v).end());
   }
@@ -93,11 +103,10 @@ void Interpreter::apply(const op::Attention& o) {
   const std::span<const float> q = value(o.q);
   const std::span<float> out = value(o.out);
   for (int64_t t = 0; t < static_cast<int64_t>(tokens_.size()); ++t) {
-    const int64_t seen = past_ + (o.mask == Mask::causal ? t + 1 : static_cast<int64_t>(tokens_.size())),
-                  first = o.window > 0 ? std::max<int64_t>(0, seen - o.window) : 0;
+    const auto [first, end] = seen(o, t);
     for (int64_t h = 0; h < o.heads; ++h) {
       std::vector<float> keys, values;
-      for (int64_t p = 0; p < seen; ++p) {
+      for (int64_t p = 0; p < end; ++p) {
         const auto at = p * width + h / group * d;
         keys.insert(keys.end(), layer.keys.begin() + at, layer.keys.begin() + at + d);
         values.insert(values.end(), layer.values.begin() + at, layer.values.begin() + at + d);
@@ -107,6 +116,25 @@ void Interpreter::apply(const op::Attention& o) {
                 out.subspan(at, static_cast<size_t>(d)));
     }
   }
+}
+
+Interpreter::Range Interpreter::seen(const op::Attention& o, int64_t t) const {
+  const auto tokens = static_cast<int64_t>(tokens_.size());
+  Range group = o.mask == Mask::group ? Range{0, tokens} : Range{t, t + 1};
+  int64_t row = 0;
+  for (const int32_t length : extras_.groups) {
+    if (t >= row && t < row + length) group = {row, row + length};
+    row += length;
+  }
+  Range range{0, past_ + t + 1};
+  if (o.window > 0) range.first = std::max<int64_t>(0, range.end - o.window);
+  switch (o.mask) {
+    case Mask::causal: break;
+    case Mask::none: range.end = past_ + tokens; break;
+    case Mask::group: range = {past_ + group.first, past_ + group.end}; break;
+    case Mask::causal_group: range.end = std::max(range.end, past_ + group.end); break;
+  }
+  return range;
 }
 
 void Interpreter::apply(const op::GatedActivation& o) {

@@ -16,9 +16,16 @@ class Interpreter {
   Interpreter(const Program& program, std::vector<std::vector<float>> weights);
 
   // Evaluates `tokens` after those of earlier calls; returns the output [R, V] for the wanted rows of this call.
-  // `given` are the rows of tokens below 0, one after another.
-  std::vector<float> run(std::span<const int32_t> tokens, std::span<const int32_t> outputs,
-                         std::span<const float> given = {});
+  struct Extras {
+    std::span<const float> given;          // the rows of tokens below 0, one after another
+    std::span<const int32_t> places = {};  // these three as in Step
+    std::span<const RowCoordinates> where = {};
+    std::span<const int32_t> groups = {};
+  };
+  std::vector<float> run(std::span<const int32_t> tokens, std::span<const int32_t> outputs, const Extras& extras);
+  std::vector<float> run(std::span<const int32_t> tokens, std::span<const int32_t> outputs) {
+    return run(tokens, outputs, Extras{});
+  }
 
  private:
   struct KvLayer {
@@ -47,6 +54,12 @@ class Interpreter {
   void apply(const op::AboveDeviation& o);
   void apply(const op::SelectRows& o);
 
+  // The keys that row t sees: [first, end).
+  struct Range {
+    int64_t first = 0, end = 0;
+  };
+  Range seen(const op::Attention& o, int64_t t) const;
+
   int64_t rows(ValueId id) const;
   int64_t columns(ValueId id) const { return program_.values[static_cast<size_t>(id)].columns; }
   std::vector<float>& value(ValueId id);
@@ -59,7 +72,7 @@ class Interpreter {
   std::vector<std::vector<float>> states_;
   int64_t past_ = 0;
   std::span<const int32_t> tokens_, outputs_;
-  std::span<const float> given_;
+  Extras extras_;
 };
 
 }  // namespace nanomind::reference

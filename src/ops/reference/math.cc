@@ -90,11 +90,10 @@ void softmax(std::span<double> row) {
   for (double& v : row) v /= sum;
 }
 
-void rope(std::span<float> head, double position, std::span<const float> inverse_frequency, RopePairing pairing,
-          double magnitude) {
-  const size_t half = inverse_frequency.size();
+void rope(std::span<float> head, std::span<const double> angles, RopePairing pairing, double magnitude) {
+  const size_t half = angles.size();
   for (size_t i = 0; i < half; ++i) {
-    const double angle = position * inverse_frequency[i];
+    const double angle = angles[i];
     float& a = pairing == RopePairing::halves ? head[i] : head[2 * i];
     float& b = pairing == RopePairing::halves ? head[i + half] : head[2 * i + 1];
     const double x = a * magnitude, y = b * magnitude;

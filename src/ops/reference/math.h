@@ -41,11 +41,10 @@ std::vector<std::pair<size_t, double>> route(std::span<const float> logits, std:
 // In place over one row; entries of minus infinity become 0.
 void softmax(std::span<double> row);
 
-// Rotates pairs (x[i], x[i + half]) of the first 2 * half elements by position * inverse_frequency[i] ("half-split"
-// pairing), or pairs (x[2i], x[2i + 1]) ("adjacent" pairing), and multiplies them by `magnitude`.
+// Rotates pairs (x[i], x[i + half]) of the first 2 * half elements by angles[i] ("half-split" pairing), or pairs
+// (x[2i], x[2i + 1]) ("adjacent" pairing), and multiplies them by `magnitude`.
 enum class RopePairing { halves, adjacent };
-void rope(std::span<float> head, double position, std::span<const float> inverse_frequency, RopePairing pairing,
-          double magnitude = 1.0);
+void rope(std::span<float> head, std::span<const double> angles, RopePairing pairing, double magnitude = 1.0);
 
 // Causal attention of one query head: q[D] against keys[n, D] and values[n, D]; out[D] = softmax(scale * q K^T) V over
 // the keys first..n-1, scaled scores capped.
