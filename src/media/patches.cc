@@ -8,6 +8,11 @@ namespace {
 
 using SampleTable = std::array<std::array<float, 256>, 3>;  // [channel][sample]
 
+size_t patch_samples(Size size, int patch) {
+  const auto rows = static_cast<size_t>(size.height / patch), columns = static_cast<size_t>(size.width / patch);
+  return rows * columns * 3 * static_cast<size_t>(patch) * static_cast<size_t>(patch);
+}
+
 SampleTable make_table(const Normalization& normalization) {
   SampleTable table;
   for (size_t c = 0; c < 3; ++c) {
@@ -22,12 +27,11 @@ SampleTable make_table(const Normalization& normalization) {
 }  // namespace
 
 void patchify(const Image& image, int patch, const Normalization& normalization, std::span<float> rows) {
-  CHECK(patch > 0 && image.size.width % patch == 0 && image.size.height % patch == 0);
-  CHECK(rows.size() == image.pixels.size());
+  CHECK(patch > 0 && rows.size() == patch_samples(image.size, patch));
   const SampleTable table = make_table(normalization);
   float* target = rows.data();
-  for (int top = 0; top < image.size.height; top += patch) {
-    for (int left = 0; left < image.size.width; left += patch) {
+  for (int top = 0; top + patch <= image.size.height; top += patch) {
+    for (int left = 0; left + patch <= image.size.width; left += patch) {
       for (size_t c = 0; c < 3; ++c) {
         for (int y = top; y < top + patch; ++y) {
           const uint8_t* source = image.row(y) + 3 * static_cast<size_t>(left) + c;
@@ -39,7 +43,7 @@ void patchify(const Image& image, int patch, const Normalization& normalization,
 }
 
 std::vector<float> patchify(const Image& image, int patch, const Normalization& normalization) {
-  std::vector<float> rows(image.pixels.size());
+  std::vector<float> rows(patch_samples(image.size, patch));
   patchify(image, patch, normalization, rows);
   return rows;
 }

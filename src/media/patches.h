@@ -18,8 +18,8 @@ struct Normalization {
 };
 
 // Rows [height / P * width / P, 3 * P * P], top left patch first, along the rows of the picture. Within a row the order
-// of the weight: channel, then y, then x. With P the side of a square picture the one row is its planes. Width and
-// height are multiples of `patch`; `rows` in the second form has exactly the room.
+// of the weight: channel, then y, then x. With P the side of a square picture the one row is its planes. What is left
+// of width and height beyond whole patches is not looked at; `rows` in the second form has exactly the room.
 std::vector<float> patchify(const Image& image, int patch, const Normalization& normalization);
 void patchify(const Image& image, int patch, const Normalization& normalization, std::span<float> rows);
 

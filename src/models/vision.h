@@ -1,38 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models that see: a tower, which turns patches of a picture into states, and a projector, which turns those into rows
-// that stand between a language model's token embeddings. Files are those of llama.cpp ("mmproj", arch "clip").
+// that stand between a language model's token embeddings. Files are those of llama.cpp ("mmproj", arch "clip"); each
+// kind of projector is one file of models/vision/, one line in its registry.cc.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "format/gguf.h"
+#include "media/image.h"
+#include "media/patches.h"
+#include "media/tile.h"
 #include "ops/program.h"
 
 namespace nanomind {
 
-// How a picture of any shape becomes the square that the tower reads.
-enum class PictureFit : uint8_t {
-  pad,  // whole, bicubic, with borders (LLaVA)
+// A row that is made of up to four rows of the tiles, counted through all of them, or of none: a mark that the model
+// learned (VisionModel::mark).
+struct BlendedRow {
+  std::array<int32_t, 4> rows{-1, -1, -1, -1};  // -1: none
+  std::array<float, 4> weights{};
+};
+
+// In a marker this stands for the number of the picture in its prompt, from 0.
+inline constexpr std::string_view kPictureNumber("\0number\0", 8);
+
+// A picture as a model takes it: tiles that the tower reads one by one, and what stands for it in the prompt.
+struct CutPicture {
+  struct Part {
+    std::string text;                 // markers: text with control tokens,
+    int32_t tile = -1;                // or all rows of a tile,
+    std::vector<BlendedRow> blended;  // or rows of several
+  };
+  std::vector<Image> tiles;  // sides are multiples of the patch
+  std::vector<TilePlace> places;
+  std::vector<Part> parts;  // in the order of the prompt
+};
+
+// Patches of a tile.
+struct PatchGrid {
+  int64_t rows = 0, columns = 0;
+  int64_t count() const { return rows * columns; }
+};
+
+// How the patches of a tile go through the stages.
+struct TileLayout {
+  std::vector<int32_t> patches;       // [T] the patch, row by row of the grid, that is row t of the first stage
+  std::vector<int32_t> places;        // [T] Step::places; empty: the patches in order
+  std::vector<RowCoordinates> where;  // [T] Step::where; may be empty
+  std::vector<int32_t> windows;       // Step::groups of the first stage; may be empty
+  std::vector<int32_t> results;       // [R] rows of the last stage that are the tile's, in order
+};
+
+// A brick of the chain from patches to rows. The first stages are the tower, the last is the projector.
+struct VisionStage {
+  Program program;    // input [T, C] -> [T, C']
+  int64_t merge = 1;  // so many neighbouring rows of the stage before, joined, are one row of the input
 };
 
 struct VisionModel {
   std::string projector_type;
-  int64_t image_size = 0;  // pixels of a side
-  int64_t patch_size = 0;
-  int64_t tokens = 0;  // rows per picture
-  int64_t width = 0;   // floats of a row: E of the language model
-  PictureFit fit = PictureFit::pad;
-  std::array<uint8_t, 3> border{122, 116, 104};  // CLIP's mean colour, as its processors round it
-  std::array<float, 3> mean{}, deviation{};      // of each channel, of samples from 0 to 1
-  Program tower;                                 // input [T, 3 * P * P], all patches of one picture -> [T, C]
-  Program projector;                             // input [T, C] -> [T, E]
+  int64_t patch_size = 0;    // pixels of a side
+  int64_t most_patches = 0;  // of a tile
+  int64_t width = 0;         // floats of a row: E of the language model, or several times that (VisionModel::levels)
+  int64_t levels = 1;        // layers of the language model that get a part of each row
+  Normalization normalization;
+  std::vector<VisionStage> stages;
+  std::vector<float> mark;  // [E] of BlendedRow; empty where there is none
+  bool whole = false;       // rows of one tile see each other in the language model
+  std::function<CutPicture(const Image& picture, const PictureDetail& detail)> cut;
+  std::function<TileLayout(PatchGrid grid)> layout;
 };
 
-// Reads parameters, checks all weights and records both programs; failures as for build_model. The result does not
-// refer to the file.
+// Reads parameters, checks all weights and records all stages; failures as for build_model. The result does not refer
+// to the file.
 Result<VisionModel> build_vision(const GgufFile& file);
 
 }  // namespace nanomind

@@ -104,6 +104,16 @@ int64_t WeightReader::tensor_rows(std::string_view name) const {
   return tensor != nullptr && tensor->shape.rank == 2 ? tensor->shape.rows() : 1;
 }
 
+int64_t WeightReader::tensor_columns(std::string_view name) const {
+  const GgufTensor* tensor = file_.tensor(fmt::format("{}.weight", name));
+  return tensor != nullptr && tensor->shape.rank == 2 ? tensor->shape.columns() : 1;
+}
+
+Weight WeightReader::transposed_matrix(std::string_view name, int64_t rows, int64_t columns) {
+  const Weight stored = matrix(name, columns, rows);
+  return recorder_.transpose(stored);
+}
+
 Weight WeightReader::matrix(std::string_view name, int64_t rows, int64_t columns) {
   return bind(fmt::format("{}.weight", name), {rows, columns});
 }
@@ -152,11 +162,15 @@ void WeightReader::check_stack(std::string_view name, int64_t rows, int64_t colu
 }
 
 std::vector<float> WeightReader::floats(std::string_view name, int64_t elements) {
+  return floats_of(fmt::format("{}.weight", name), elements);
+}
+
+std::vector<float> WeightReader::floats_of(const std::string& name, int64_t elements) {
   std::vector<float> numbers(static_cast<size_t>(elements), 1.0F);
-  const GgufTensor* tensor = file_.tensor(fmt::format("{}.weight", name));
+  const GgufTensor* tensor = file_.tensor(name);
   if (tensor == nullptr || tensor->dtype != DType::f32 || tensor->shape != Shape{elements} ||
       tensor->data.size() != numbers.size() * sizeof(float)) {
-    complain(fmt::format("Tensor {}.weight is missing or is not of type F32 and shape [{}].", name, elements));
+    complain(fmt::format("Tensor {} is missing or is not of type F32 and shape [{}].", name, elements));
     return numbers;
   }
   std::memcpy(numbers.data(), tensor->data.data(), tensor->data.size());

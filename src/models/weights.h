@@ -41,8 +41,9 @@ class WeightReader {
   Weight vector(std::string_view name, int64_t elements, std::string_view suffix = "weight");
   // Tensor "<name>.weight" [rows, channels, size, size] of filters that do not overlap, as a matrix of so many rows.
   Weight filters(std::string_view name, int64_t rows, int64_t channels, int64_t size);
-  // Rows of matrix "<name>.weight", 1 where it is missing.
+  // Rows and columns of matrix "<name>.weight", 1 where it is missing.
   int64_t tensor_rows(std::string_view name) const;
+  int64_t tensor_columns(std::string_view name) const;
   bool has_tensor(std::string_view name, std::string_view suffix = "weight") const;
   // The vector if the file has it, else an absent weight.
   Weight optional_vector(std::string_view name, int64_t elements, std::string_view suffix = "weight");
@@ -55,6 +56,9 @@ class WeightReader {
   Weight matrix_rows(std::string_view name, Rows rows, int64_t columns);
   Weight vector_rows(std::string_view name, Rows rows, std::string_view suffix);
 
+  // Tensor "<name>.weight" that holds the transposed matrix [columns, rows], given to devices as F32.
+  Weight transposed_matrix(std::string_view name, int64_t rows, int64_t columns);
+
   // A small matrix that no product reads, given to devices as rows * columns floats.
   Weight flat_matrix(std::string_view name, int64_t rows, int64_t columns);
 
@@ -64,8 +68,9 @@ class WeightReader {
   // Matrix `index` of tensor "<name>.weight", which holds `count` matrices [rows, columns].
   Weight stacked(std::string_view name, int64_t index, int64_t count, int64_t rows, int64_t columns);
 
-  // The numbers of a small F32 tensor.
+  // The numbers of the small F32 tensor "<name>.weight", or of one of exactly this name.
   std::vector<float> floats(std::string_view name, int64_t elements);
+  std::vector<float> floats_of(const std::string& tensor, int64_t elements);
 
   // Records a failure found by the model itself: the file is not as it should be, or we cannot run it.
   void complain(std::string message) { failures_.push_back(std::move(message)); }

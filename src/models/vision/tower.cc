@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/vision/tower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace nanomind {
+
+TowerParams read_tower(WeightReader& r, VisionModel& model) {
+  TowerParams p;
+  p.image_size = r.count("vision.image_size", 1, 1 << 14);
+  p.patch_size = r.count("vision.patch_size", 1, 1 << 10);
+  p.blocks = r.count("vision.block_count", 1, 1024);
+  p.width = r.count("vision.embedding_length", 8, 1 << 16);
+  p.feed_forward = r.count("vision.feed_forward_length", 1, 1 << 18);
+  p.heads = r.count("vision.attention.head_count", 1, 1024);
+  p.eps = static_cast<float>(r.number("vision.attention.layer_norm_epsilon"));
+  const std::vector<float> mean = r.list("vision.image_mean", GgufType::f32, 3);
+  const std::vector<float> deviation = r.list("vision.image_std", GgufType::f32, 3);
+  std::ranges::copy(mean, model.normalization.mean.begin());
+  std::ranges::copy(deviation, model.normalization.std.begin());
+  if (p.image_size / p.patch_size < 1 || p.side() > 256)
+    r.complain(fmt::format("Pictures of {} pixels do not divide into patches of {}.", p.image_size, p.patch_size));
+  if (p.width % p.heads != 0 || p.head_dim() % 8 != 0 || p.head_dim() > kMaxHeadDim)
+    r.complain(fmt::format("{} heads do not fit a width of {}.", p.heads, p.width));
+  if (std::ranges::any_of(deviation, [](float d) { return !(d > 0); }))
+    r.complain("The standard deviations of pictures must be above 0.");
+  p.activation = r.flag_or("use_gelu", false)   ? Activation::gelu_tanh
+                 : r.flag_or("use_silu", false) ? Activation::silu
+                                                : Activation::gelu;
+  model.patch_size = p.patch_size;
+  return p;
+}
+
+Norm bind_tower_norm(WeightReader& r, const std::string& name, int64_t width) {
+  const Norm norm = bind_norm(r, NormKind::layer, name, width);
+  if (!norm.bias.present()) r.complain(fmt::format("Tensor {}.bias is missing.", name));
+  return norm;
+}
+
+SelfAttention bind_tower_attention(WeightReader& r, const TowerParams& p, const std::string& prefix) {
+  const auto square = [&](const char* part) { return r.matrix(prefix + part, p.width, p.width); };
+  const auto bias = [&](const char* part) { return r.optional_vector(prefix + part, p.width, "bias"); };
+  return {.q = square("attn_q"),
+          .k = square("attn_k"),
+          .v = square("attn_v"),
+          .o = square("attn_out"),
+          .q_bias = bias("attn_q"),
+          .k_bias = bias("attn_k"),
+          .v_bias = bias("attn_v"),
+          .o_bias = bias("attn_out")};
+}
+
+TowerLayer bind_tower_layer(WeightReader& r, const TowerParams& p, int64_t i) {
+  const std::string prefix = fmt::format("v.blk.{}.", i);
+  std::string up = prefix + "ffn_up", down = prefix + "ffn_down";
+  // Old converters called the first matrix "down".
+  if (p.feed_forward != p.width && r.tensor_rows(down) == p.feed_forward) std::swap(up, down);
+  return {.attention_norm = bind_tower_norm(r, prefix + "ln1", p.width),
+          .ffn_norm = bind_tower_norm(r, prefix + "ln2", p.width),
+          .attention = bind_tower_attention(r, p, prefix),
+          .ffn = {.gate = {},
+                  .up = r.matrix(up, p.feed_forward, p.width),
+                  .down = r.matrix(down, p.width, p.feed_forward),
+                  .gate_bias = {},
+                  .up_bias = r.optional_vector(up, p.feed_forward, "bias"),
+                  .down_bias = r.optional_vector(down, p.width, "bias")}};
+}
+
+Value tower_attention(Recorder& rec, const TowerParams& p, const SelfAttention& w, Value x, Mask mask) {
+  const Value mixed = rec.attention({.q = rec.matmul(x, w.q, w.q_bias),
+                                     .k = rec.matmul(x, w.k, w.k_bias),
+                                     .v = rec.matmul(x, w.v, w.v_bias),
+                                     .layer = kTowerKeys,
+                                     .heads = static_cast<int>(p.heads),
+                                     .scale = 1.0F / std::sqrt(static_cast<float>(p.head_dim())),
+                                     .mask = mask});
+  return rec.matmul(mixed, w.o, w.o_bias);
+}
+
+void declare_tower_keys(Recorder& rec, const TowerParams& p) {
+  CHECK(rec.kv_layer({p.heads, p.head_dim()}) == kTowerKeys);
+}
+
+Value tower_layer(Recorder& rec, const TowerParams& p, const TowerLayer& w, Value x) {
+  x = rec.add(x, tower_attention(rec, p, w.attention, apply_norm(rec, w.attention_norm, x, p.eps), Mask::none));
+  return rec.add(x, feed_forward(rec, w.ffn, apply_norm(rec, w.ffn_norm, x, p.eps), p.activation));
+}
+
+Value tower_patches(WeightReader& r, Recorder& rec, const TowerParams& p, int64_t places) {
+  const Weight patch = r.filters("v.patch_embd", p.width, 3, p.patch_size);
+  const Weight bias = r.optional_vector("v.patch_embd", p.width, "bias");
+  const Weight positions = r.matrix("v.position_embd", places, p.width);
+  declare_tower_keys(rec, p);
+  const Value x = rec.matmul(rec.input(3 * p.patch_size * p.patch_size), patch, bias);
+  return rec.add(x, rec.embed(positions, 1.0F, Lookup::position));
+}
+
+namespace {
+
+void append_square(int64_t top, int64_t left, int64_t columns, std::span<const int64_t> sides,
+                   std::vector<int32_t>& patches) {
+  if (sides.empty()) {
+    patches.push_back(static_cast<int32_t>(top * columns + left));
+    return;
+  }
+  int64_t step = 1;
+  for (const int64_t side : sides.subspan(1)) step *= side;
+  for (int64_t y = 0; y < sides[0]; ++y) {
+    for (int64_t x = 0; x < sides[0]; ++x)
+      append_square(top + y * step, left + x * step, columns, sides.subspan(1), patches);
+  }
+}
+
+}  // namespace
+
+Result<TowerParams> record_whole_tower(const GgufFile& file, VisionModel& model) {
+  Recorder rec;
+  WeightReader r(file, rec, "clip");
+  const TowerParams p = read_tower(r, model);
+  TRY(r.check());
+  Value x = tower_patches(r, rec, p, p.side() * p.side());
+  std::vector<TowerLayer> layers;
+  for (int64_t i = 0; i < p.blocks; ++i) layers.push_back(bind_tower_layer(r, p, i));
+  const Norm last = bind_tower_norm(r, "v.post_ln", p.width);
+  TRY(r.check());
+  for (const TowerLayer& w : layers) x = tower_layer(rec, p, w, x);
+  model.stages.push_back({.program = std::move(rec).finish(rec.select_outputs(apply_norm(rec, last, x, p.eps)))});
+  return p;
+}
+
+TileLayout square_layout(PatchGrid grid, std::span<const int64_t> sides) {
+  TileLayout layout;
+  int64_t side = 1;
+  for (const int64_t s : sides) side *= s;
+  for (int64_t top = 0; top < grid.rows; top += side) {
+    for (int64_t left = 0; left < grid.columns; left += side)
+      append_square(top, left, grid.columns, sides, layout.patches);
+  }
+  layout.places = layout.patches;
+  layout.results.resize(static_cast<size_t>(grid.count() / (side * side)));
+  std::iota(layout.results.begin(), layout.results.end(), 0);
+  return layout;
+}
+
+TilePlace place_of(Size picture, Size scaled, int left, int top) {
+  const double x = static_cast<double>(scaled.width) / picture.width;
+  const double y = static_cast<double>(scaled.height) / picture.height;
+  return {.left = left / x, .top = top / y, .scale_x = x, .scale_y = y};
+}
+
+}  // namespace nanomind
