@@ -116,7 +116,7 @@ Result<AfterCommand> run_image(const Call& call) {
   if (call.argument.empty())
     return fail(ErrorCode::invalid_argument, "/image needs a file name, as in: /image photo.jpg");
   auto pictures = TRY(see_pictures(call.context, call.engine, {call.argument}));
-  call.state.pictures.push_back(std::move(pictures[0]));
+  call.state.pictures.push_back(std::move(pictures[0].prompt));
   call.context.console.note("The next question is about this picture.");
   return AfterCommand::go_on;
 }

@@ -18,8 +18,8 @@ enum class AfterCommand { go_on, leave };
 
 struct ChatState {
   Conversation conversation;
-  std::vector<std::vector<TokenId>> pictures;  // shown with the next question
-  std::optional<Generation> last;              // the latest answer
+  std::vector<PicturePrompt> pictures;  // shown with the next question
+  std::optional<Generation> last;       // the latest answer
 };
 
 // True for a single line that begins with "/"; a space before it makes it a question.

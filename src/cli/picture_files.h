@@ -11,8 +11,11 @@
 
 namespace nanomind {
 
-// Shows files to the engine, in order; an error names the file. Tokens as Message::pictures has them.
-Result<std::vector<std::vector<TokenId>>> see_pictures(const Context& context, Engine& engine,
-                                                       const std::vector<std::string>& files);
+// Shows files to the engine, in order; an error names the file.
+Result<std::vector<SeenPicture>> see_pictures(const Context& context, Engine& engine,
+                                              const std::vector<std::string>& files);
+
+// As Message::pictures has them.
+std::vector<PicturePrompt> prompts(const std::vector<SeenPicture>& pictures);
 
 }  // namespace nanomind

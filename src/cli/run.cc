@@ -69,7 +69,7 @@ Result<ChatPrompt> make_prompt(const Context& context, const RunFlags& flags, En
   const bool raw = flags.raw || engine.chat_template() == nullptr;
   if (!raw) {
     auto messages = conversation(flags.answer.system, question);
-    messages.back().pictures = TRY(see_pictures(context, engine, flags.images));
+    messages.back().pictures = prompts(TRY(see_pictures(context, engine, flags.images)));
     return chat_prompt(engine, messages, {.tools = tools, .thinking = {}}, flags.answer, options);
   }
   if (!flags.images.empty())

@@ -41,6 +41,10 @@ Answer::Answer(const SessionHost& host, Sequence& sequence, std::span<const Toke
   tokens_.assign(prompt.begin(), prompt.end());
   if (drafter_) gauge_.emplace(options.speculation.most);
   out_.cached_tokens = sequence.match(prompt);
+  if (host.sight != nullptr) {
+    while (!host.sight->may_begin(prompt, out_.cached_tokens))
+      out_.cached_tokens = sequence.rewind(out_.cached_tokens - 1);
+  }
   out_.prompt_tokens = prompt_length_ - out_.cached_tokens;
 }
 
@@ -70,8 +74,11 @@ Result<Answer::Work> Answer::next(const Most& most) {
     tokens_.resize(tokens_.size() - static_cast<size_t>(over));
     drafts_ -= over;
   }
-  const auto tokens = std::span(tokens_).subspan(static_cast<size_t>(sequence_.length()), static_cast<size_t>(*room));
-  return Work{.tokens = tokens, .outputs = *room < pending() ? 0 : 1 + drafts_};
+  const auto rest = std::span<const TokenId>(tokens_).subspan(static_cast<size_t>(sequence_.length()));
+  const int64_t count = host_.sight == nullptr ? *room : host_.sight->fit(rest, *room);
+  if (count == 0 && most.tokens == host_.max_tokens)
+    return fail(ErrorCode::out_of_memory, "The cache has too little room for a picture, which is read at once.");
+  return Work{.tokens = rest.first(static_cast<size_t>(count)), .outputs = count < pending() ? 0 : 1 + drafts_};
 }
 
 // Guesses follow a chosen token, so that each costs one row.

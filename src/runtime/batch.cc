@@ -20,6 +20,8 @@ Result<void> LocalBatch::add(Session& session, std::span<const TokenId> prompt, 
   }
   members_.push_back(
       {.answer = TRY(Answer::begin(host_, sequence, prompt, options)), .on_end = std::move(on_end), .error = {}});
+  if (host_.sight != nullptr)
+    host_.sight->expect(prompt.subspan(static_cast<size_t>(sequence.length())), options.cancel);
   return {};
 }
 
@@ -33,6 +35,7 @@ bool LocalBatch::step() {
 void LocalBatch::plan() {
   tokens_.clear();
   given_.clear();
+  groups_.clear();
   sequences_.clear();
   outputs_.clear();
   working_.clear();
@@ -56,10 +59,14 @@ void LocalBatch::plan(Member& member) {
     return;
   }
   if (work->tokens.empty()) return;
-  const size_t given = given_.size();
-  if (const auto found = host_.pictures->append_rows(work->tokens, given_); !found) {
+  const size_t given = given_.size(), groups = groups_.size();
+  if (const auto found = append_rows(work->tokens, member.answer->cancel_flag()); !found) {
     given_.resize(given);
-    member.error = found.error();
+    groups_.resize(groups);
+    if (found.error().code == ErrorCode::cancelled)
+      member.answer->end(FinishReason::cancelled);
+    else
+      member.error = found.error();
     return;
   }
   const auto count = static_cast<int64_t>(work->tokens.size());
@@ -71,16 +78,24 @@ void LocalBatch::plan(Member& member) {
   working_.push_back(&member);
 }
 
+Result<void> LocalBatch::append_rows(std::span<const TokenId> tokens, const std::atomic<bool>* cancel) {
+  if (host_.sight == nullptr) return {};
+  host_.sight->append_groups(tokens, groups_);
+  return host_.sight->append_rows(tokens, cancel, given_);
+}
+
 void LocalBatch::run() {
   const auto out =
       host_.executable->run({.tokens = tokens_,
                              .given = given_,
                              .sequences = sequences_,
+                             .groups = groups_,
                              .outputs = outputs_,
                              .kv_cache = &host_.cache->buffer(),
                              .states = host_.states->buffer(),
                              // One of several does not stop the others.
                              .cancel = working_.size() == 1 ? working_[0]->answer->cancel_flag() : nullptr});
+  if (host_.sight != nullptr) host_.sight->done();
   for (Member* member : working_) {
     if (out) {
       if (const Result<void> taken = member->answer->take(member->work, *out, member->first_output); !taken)
@@ -105,6 +120,7 @@ void LocalBatch::report_ended() {
     // Out of the list first: the function may add another.
     Member member = std::move(members_[i]);
     members_.erase(members_.begin() + static_cast<int64_t>(i));
+    if (host_.sight != nullptr) host_.sight->end(member.answer->cancel_flag());
     if (member.error) {
       member.on_end(std::unexpected(std::move(*member.error)));
     } else {

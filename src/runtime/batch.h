@@ -32,6 +32,8 @@ class LocalBatch final : public Batch {
   };
   void plan();
   void plan(Member& member);
+  // Rows of what stands for pictures, for the step.
+  Result<void> append_rows(std::span<const TokenId> tokens, const std::atomic<bool>* cancel);
   void run();
   void report_ended();
 
@@ -39,6 +41,7 @@ class LocalBatch final : public Batch {
   std::vector<Member> members_;
   std::vector<TokenId> tokens_;
   std::vector<const float*> given_;
+  std::vector<int32_t> groups_;
   std::vector<SequenceRows> sequences_;
   std::vector<int32_t> outputs_;
   std::vector<Member*> working_;  // in the order of the step's rows

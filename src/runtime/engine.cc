@@ -14,17 +14,15 @@
 #include "device/registry.h"
 #include "format/gguf.h"
 #include "format/packed_file.h"
-#include "media/decode.h"
 #include "models/registry.h"
 #include "runtime/batch.h"
 #include "runtime/embedding.h"
 #include "runtime/kv_cache.h"
 #include "runtime/memory_budget.h"
 #include "runtime/picture_places.h"
-#include "runtime/pictures.h"
 #include "runtime/session.h"
+#include "runtime/sight.h"
 #include "runtime/state_store.h"
-#include "runtime/vision_encoder.h"
 #include "runtime/weight_binding.h"
 #include "tensor/packed.h"
 #include "text/message_order.h"
@@ -32,36 +30,8 @@
 namespace nanomind {
 namespace {
 
-// Rows of pictures that are kept: some hundred pictures of small models, some tens of large ones.
-constexpr size_t kPictureBytes = size_t{64} << 20;
-
 // Of recurrent models: open sessions and snapshots.
 constexpr int32_t kStateSlots = 8;
-
-// Calls f(weight, part, rows) for each matrix that a step multiplies by; of experts only that part which a row chooses.
-template <typename F>
-void for_each_product(const Program& program, const F& f) {
-  const auto weight = [&](WeightId id) -> const WeightInfo& { return program.weights[static_cast<size_t>(id)]; };
-  for (const Op& op : program.ops) {
-    if (const auto* product = std::get_if<op::MatMul>(&op)) {
-      f(weight(product->weight), 1.0, program.values[static_cast<size_t>(product->x)].rows);
-    } else if (const auto* experts = std::get_if<op::Experts>(&op)) {
-      for (const WeightId id : {experts->gate, experts->up, experts->down}) {
-        f(weight(id), experts->routing.used / static_cast<double>(weight(id).shape[0]), Rows::tokens);
-      }
-    }
-  }
-}
-
-// Matrices that products read, each once. Tables that are only looked up stay on the disk but for the rows in use.
-uint64_t matrix_bytes(const Program& program) {
-  std::set<const WeightInfo*> counted;
-  uint64_t bytes = 0;
-  for_each_product(program, [&](const WeightInfo& info, double, Rows) {
-    if (counted.insert(&info).second) bytes += packed_bytes(info.dtype, info.shape.rows(), info.shape.columns());
-  });
-  return bytes;
-}
 
 uint64_t bytes_per_step(const Program& program) {
   double bytes = 0;
@@ -135,18 +105,15 @@ class LocalEngine final : public Engine {
     return prompt;
   }
 
-  Result<std::vector<TokenId>> see(std::span<const std::byte> picture, const std::atomic<bool>* cancel) override {
-    if (!vision_) {
+  Result<SeenPicture> see(std::span<const std::byte> file, const PictureDetail& detail) override {
+    if (!sight_) {
       return fail(
           ErrorCode::unsupported,
           "This model cannot see: it was opened without a vision file (--mmproj FILE, published with the model).");
     }
-    const Sha256Digest source = sha256(picture);
-    if (auto tokens = pictures_.find(source); !tokens.empty()) return tokens;
-    const Image image = TRY(decode_image(picture));
-    std::vector<float> rows(static_cast<size_t>(vision_->tokens() * vision_->width()));
-    TRY(vision_->encode(image, rows, cancel));
-    return pictures_.add(source, std::move(rows), vision_->width());
+    const Picture* picture = TRY(sight_->see(file, detail));
+    return SeenPicture{
+        .prompt = picture->prompt, .size = picture->size, .rows = picture->count, .tiles = picture->places};
   }
 
   Result<std::unique_ptr<Session>> open_session(const SessionOptions& options) override {
@@ -234,7 +201,11 @@ class LocalEngine final : public Engine {
   Result<void> prepare_device(const Model& model, const EngineOptions& options) {
     kind_ = model.result.kind;
     embedding_ = {.pooling = model.result.pooling, .whole_sequences = model.whole_sequences};
-    const int64_t step = model.whole_sequences ? context_ : std::min(device_->step_tokens(model.program), context_);
+    int64_t step = model.whole_sequences ? context_ : std::min(device_->step_tokens(model.program), context_);
+    if (!options.vision.empty()) {
+      TRY(open_sight(model, options, step));
+      step = std::max(step, sight_->least_step_rows());
+    }
     // Results of all rows are needed at once where the sequence is one step, and soon where rows are averaged.
     const bool pools_all =
         model.whole_sequences || (kind_ == ResultKind::embedding && embedding_.pooling == Pooling::mean);
@@ -254,20 +225,12 @@ class LocalEngine final : public Engine {
                       .kv_bytes = info_.kv_bytes,
                       .context = cache_tokens_},
                      budget));
-    if (!options.vision.empty()) {
-      vision_ = TRY(VisionEncoder::load(*device_, {.file = options.vision,
-                                                   .packed_folder = options.packed_folder,
-                                                   .model = options.model,
-                                                   .model_width = model.width,
-                                                   .precision = options.precision,
-                                                   .log = options.log}));
-    }
     cache_.emplace(TRY(KvCache::create(*device_, executable_->kv_block_bytes(), blocks)));
     states_.emplace(TRY(StateStore::create(*device_, executable_->state_bytes(), kStateSlots)));
     host_ = {.executable = executable_.get(),
              .cache = &*cache_,
              .states = &*states_,
-             .pictures = &pictures_,
+             .sight = sight_.get(),
              .tokenizer = tokenizer_.get(),
              .grammar_vocabulary = &*grammar_vocabulary_,
              .model_id = weights_->source_sha256(),
@@ -275,6 +238,26 @@ class LocalEngine final : public Engine {
              .capacity = context_,
              .max_tokens = step,
              .max_outputs = outputs};
+    return {};
+  }
+
+  // The bricks that see have a device of their own, so that they work beside the language model.
+  Result<void> open_sight(const Model& model, const EngineOptions& options, int64_t step) {
+    const DeviceOptions device{.threads = options.threads,
+                               .decode_threads = options.decode_threads,
+                               .prefill_threads = options.prefill_threads,
+                               .state_folder = options.state_folder,
+                               .isa = options.isa};
+    sight_ =
+        TRY(Sight::open(*device_, {.encoder = {.file = options.vision,
+                                               .packed_folder = options.packed_folder,
+                                               .precision = options.precision,
+                                               .log = options.log},
+                                   .open_device = [name = options.device, device] { return open_device(name, device); },
+                                   .model = options.model,
+                                   .model_width = model.width,
+                                   .step_rows = step,
+                                   .bricks = options.vision_bricks}));
     return {};
   }
 
@@ -310,8 +293,7 @@ class LocalEngine final : public Engine {
   EmbeddingPlan embedding_;
   std::optional<KvCache> cache_;
   std::optional<StateStore> states_;
-  std::unique_ptr<VisionEncoder> vision_;  // null: sees no pictures
-  Pictures pictures_{kPictureBytes};
+  std::unique_ptr<Sight> sight_;  // null: sees no pictures
   SessionHost host_;
   EngineInfo info_;
   int64_t context_ = 0;       // tokens of a session,

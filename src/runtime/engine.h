@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "runtime/generation.h"
+#include "runtime/picture.h"
 #include "runtime/session_options.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -29,6 +30,7 @@ struct EngineOptions {
   std::filesystem::path model;          // a GGUF file
   std::filesystem::path packed_folder;  // where packed side files go; empty: beside the model
   std::filesystem::path vision;         // a GGUF file with a tower and a projector; empty: the model sees no pictures
+  VisionBricks vision_bricks = VisionBricks::stay;
   std::string device = "cpu";
   std::string isa;         // empty: the widest that runs
   int threads = 0;         // 0: as the two below
@@ -132,10 +134,10 @@ class Engine {
   virtual const Tokenizer& tokenizer() const = 0;
   // Null when the file carries no chat template (a base model).
   virtual const ChatTemplate* chat_template() const = 0;
-  // The tokens that stand for a picture (a file's bytes) in prompts and in Message::pictures. It is encoded unless it
-  // was lately. Errors: unsupported without EngineOptions::vision and for other kinds of files, corrupt,
-  // invalid_argument (too large), cancelled.
-  virtual Result<std::vector<TokenId>> see(std::span<const std::byte> picture, const std::atomic<bool>* cancel) = 0;
+  // A picture (a file's bytes) for messages. It is made into rows when a prompt with it is read.
+  // Errors: unsupported without EngineOptions::vision and for other kinds of files, corrupt, invalid_argument (too
+  // large).
+  virtual Result<SeenPicture> see(std::span<const std::byte> file, const PictureDetail& detail = {}) = 0;
   // A conversation by the file's template, in another order of roles where it refuses this one; unsupported when there
   // is none.
   virtual Result<ChatPrompt> chat_prompt(std::span<const Message> messages, const ChatOptions& options) const = 0;

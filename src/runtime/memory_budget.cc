@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "tensor/packed.h"
 
 namespace nanomind {
 namespace {
@@ -40,6 +43,28 @@ uint64_t available_memory() {
   const uint64_t available = std::min(meminfo_available(), cgroup_available());
   const uint64_t reserve = std::max(kMinReserve, available / 16);
   return available > reserve ? available - reserve : 0;
+}
+
+void for_each_product(const Program& program, const std::function<void(const WeightInfo&, double part, Rows)>& f) {
+  const auto weight = [&](WeightId id) -> const WeightInfo& { return program.weights[static_cast<size_t>(id)]; };
+  for (const Op& op : program.ops) {
+    if (const auto* product = std::get_if<op::MatMul>(&op)) {
+      f(weight(product->weight), 1.0, program.values[static_cast<size_t>(product->x)].rows);
+    } else if (const auto* experts = std::get_if<op::Experts>(&op)) {
+      for (const WeightId id : {experts->gate, experts->up, experts->down}) {
+        f(weight(id), experts->routing.used / static_cast<double>(weight(id).shape[0]), Rows::tokens);
+      }
+    }
+  }
+}
+
+uint64_t matrix_bytes(const Program& program) {
+  std::set<const WeightInfo*> counted;
+  uint64_t bytes = 0;
+  for_each_product(program, [&](const WeightInfo& info, double, Rows) {
+    if (counted.insert(&info).second) bytes += packed_bytes(info.dtype, info.shape.rows(), info.shape.columns());
+  });
+  return bytes;
 }
 
 uint64_t kv_bytes_per_token(const Program& program, KvType type) {

@@ -7,12 +7,22 @@
 #include <charconv>
 
 #include "base/result.h"
+#include "models/vision.h"
 
 namespace nanomind {
 namespace {
 
 // Ends a mark, after the picture's number.
 constexpr char kMarkEnd = ']';
+
+void append_marker(std::string_view marker, size_t number, std::string& text) {
+  for (size_t at; (at = marker.find(kPictureNumber)) != std::string_view::npos;) {
+    text += marker.substr(0, at);
+    text += std::to_string(number);
+    marker.remove_prefix(at + kPictureNumber.size());
+  }
+  text += marker;
+}
 
 }  // namespace
 
@@ -26,7 +36,7 @@ PicturePlaces::PicturePlaces(std::span<const Message> messages) : messages_(mess
   } while (used());
   for (Message& message : messages_) {
     std::string marks;
-    for (std::vector<TokenId>& picture : message.pictures) {
+    for (PicturePrompt& picture : message.pictures) {
       marks += fmt::format("{}{}{}", mark_, pictures_.size(), kMarkEnd);
       pictures_.push_back(std::move(picture));
     }
@@ -34,27 +44,38 @@ PicturePlaces::PicturePlaces(std::span<const Message> messages) : messages_(mess
   }
 }
 
-std::vector<TokenId> PicturePlaces::encode(const Tokenizer& tokenizer, std::string_view text,
-                                           Beginning beginning) const {
-  std::vector<TokenId> tokens;
-  const auto append = [&](std::string_view piece) {
-    if (piece.empty()) return;
-    const std::vector<TokenId> more = tokenizer.encode(piece, ControlTokens::recognise, beginning);
-    tokens.insert(tokens.end(), more.begin(), more.end());
-    beginning = Beginning::omit;
-  };
+PicturePrompt PicturePlaces::insert(std::string_view text) const {
+  PicturePrompt parts(1);
   for (;;) {
     const size_t at = pictures_.empty() ? std::string_view::npos : text.find(mark_);
-    append(text.substr(0, at));
-    if (at == std::string_view::npos) return tokens;
+    parts.back().text += text.substr(0, at);
+    if (at == std::string_view::npos) return parts;
     text.remove_prefix(at + mark_.size());
     size_t number = 0;
     const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
     text.remove_prefix(static_cast<size_t>(read.ptr - text.data()) + 1);
     CHECK(number < pictures_.size());
-    const std::vector<TokenId>& picture = pictures_[number];
-    tokens.insert(tokens.end(), picture.begin(), picture.end());
+    for (const PicturePart& part : pictures_[number]) {
+      append_marker(part.text, number, parts.back().text);
+      if (part.rows.empty()) continue;
+      parts.back().rows = part.rows;
+      parts.emplace_back();
+    }
   }
+}
+
+std::vector<TokenId> PicturePlaces::encode(const Tokenizer& tokenizer, std::string_view text,
+                                           Beginning beginning) const {
+  std::vector<TokenId> tokens;
+  for (const PicturePart& part : insert(text)) {
+    if (!part.text.empty()) {
+      const std::vector<TokenId> more = tokenizer.encode(part.text, ControlTokens::recognise, beginning);
+      tokens.insert(tokens.end(), more.begin(), more.end());
+      beginning = Beginning::omit;
+    }
+    tokens.insert(tokens.end(), part.rows.begin(), part.rows.end());
+  }
+  return tokens;
 }
 
 }  // namespace nanomind

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts pictures into a prompt that a template writes: each leaves a mark in the text that the template is given, and
-// the finished text is cut there.
+// Puts pictures into a prompt that a template writes: each leaves a mark in the text that the template is given, and in
+// the finished text what stands for it takes the mark's place.
 #pragma once
 
 #include <span>
@@ -19,13 +19,16 @@ class PicturePlaces {
   explicit PicturePlaces(std::span<const Message> messages);
   // What the template is to be given.
   std::span<const Message> messages() const { return messages_; }
-  // Tokens of the text that it made of this: the pictures' own where they belong, and between them text whose control
-  // tokens are recognised. A template that drops a message drops its pictures.
+  // Tokens of the text that it made of this, with the pictures where they belong. Text and the markers beside it are
+  // read as one, with control tokens recognised. A template that drops a message drops its pictures.
   std::vector<TokenId> encode(const Tokenizer& tokenizer, std::string_view text, Beginning beginning) const;
 
  private:
+  // `text` as the parts that it is with the pictures in it.
+  PicturePrompt insert(std::string_view text) const;
+
   std::vector<Message> messages_;
-  std::vector<std::vector<TokenId>> pictures_;
+  std::vector<PicturePrompt> pictures_;
   std::string mark_;  // stands in no message
 };
 

@@ -2,57 +2,90 @@
 #include "runtime/pictures.h"
 
 #include <algorithm>
-#include <iterator>
+#include <numeric>
 #include <utility>
+
+#include "base/result.h"
 
 namespace nanomind {
 
-std::vector<TokenId> Pictures::tokens(const Picture& picture) {
-  std::vector<TokenId> tokens;
-  for (int64_t i = 0; i < picture.count(); ++i) tokens.push_back(picture.first - static_cast<TokenId>(i));
-  return tokens;
+const Picture* Pictures::find(const PictureKey& source) const {
+  const auto found = sources_.find(source);
+  return found == sources_.end() ? nullptr : &pictures_.at(found->second);
 }
 
-std::vector<TokenId> Pictures::find(const Sha256Digest& source) {
-  const auto found = std::ranges::find(pictures_, source, &Picture::source);
-  if (found == pictures_.end()) return {};
-  pictures_.splice(pictures_.begin(), pictures_, found);
-  return tokens(*found);
+const Picture* Pictures::of(TokenId token) const {
+  const auto after = pictures_.upper_bound(token);
+  if (token >= 0 || after == pictures_.begin()) return nullptr;
+  const Picture& picture = std::prev(after)->second;
+  return token <= picture.first ? &picture : nullptr;
 }
 
-std::vector<TokenId> Pictures::add(const Sha256Digest& source, std::vector<float> rows, int64_t width) {
-  const auto count = static_cast<TokenId>(static_cast<int64_t>(rows.size()) / width);
-  const auto [known, is_new] = first_tokens_.try_emplace(source, next_);
-  if (is_new) next_ -= count;
-  bytes_ += rows.size() * sizeof(float);
-  pictures_.push_front({.source = source, .rows = std::move(rows), .width = width, .first = known->second});
-  by_last_token_[known->second - count + 1] = pictures_.begin();
-  while (bytes_ > most_bytes_ && pictures_.size() > 1) {
-    const Picture& oldest = pictures_.back();
-    bytes_ -= oldest.rows.size() * sizeof(float);
-    by_last_token_.erase(oldest.first - static_cast<TokenId>(oldest.count()) + 1);
-    pictures_.pop_back();
+const Picture& Pictures::add(const PictureKey& source, Size size, std::shared_ptr<const CutPicture> cut,
+                             std::span<const int64_t> part_rows) {
+  CHECK(part_rows.size() == cut->parts.size());
+  if (const auto found = sources_.find(source); found != sources_.end()) {
+    Picture& picture = pictures_.at(found->second);
+    picture.cut = std::move(cut);
+    return picture;
   }
-  return tokens(pictures_.front());
+  Picture picture{.source = source, .size = size, .first = next_, .places = cut->places, .prompt = {}};
+  for (size_t i = 0; i < part_rows.size(); ++i) {
+    PicturePart part{.text = cut->parts[i].text, .rows = std::vector<TokenId>(static_cast<size_t>(part_rows[i]))};
+    for (TokenId& token : part.rows) token = next_--;
+    picture.count += part_rows[i];
+    picture.prompt.push_back(std::move(part));
+  }
+  CHECK(picture.count > 0);
+  picture.cut = std::move(cut);
+  sources_[source] = picture.last();
+  return pictures_[picture.last()] = std::move(picture);
 }
 
-Result<void> Pictures::append_rows(std::span<const TokenId> tokens, std::vector<const float*>& rows) const {
-  for (const TokenId token : tokens) {
-    if (token >= 0) continue;
-    rows.push_back(row(token));
-    if (rows.back() == nullptr)
-      return fail(ErrorCode::invalid_argument, "A picture of the prompt is not held any more; give it again.");
+void Pictures::keep(TokenId first, int64_t begin, std::span<const float> rows) {
+  auto found = kept_of_.find(first);
+  if (found == kept_of_.end()) {
+    kept_.push_front({.first = first, .rows = {}});
+    found = kept_of_.emplace(first, kept_.begin()).first;
+  } else {
+    kept_.splice(kept_.begin(), kept_, found->second);
   }
-  return {};
+  Kept& kept = *found->second;
+  const size_t held = kept.rows.size(), from = static_cast<size_t>(begin * width_);
+  if (from > held) return;  // those before had to make room
+  const size_t known = held - from;
+  if (known >= rows.size()) return;
+  kept.rows.insert(kept.rows.end(), rows.begin() + static_cast<int64_t>(known), rows.end());
+  bytes_ += (kept.rows.size() - held) * sizeof(float);
+  Picture& picture = pictures_.at(of(first)->last());
+  if (has_rows(picture)) picture.cut.reset();
+  make_room();
+}
+
+void Pictures::make_room() {
+  while (bytes_ > most_bytes_ && kept_.size() > 1) {
+    bytes_ -= kept_.back().rows.size() * sizeof(float);
+    kept_of_.erase(kept_.back().first);
+    kept_.pop_back();
+  }
 }
 
 const float* Pictures::row(TokenId token) const {
-  // The picture whose last token is the greatest that is not above this one.
-  auto after = by_last_token_.upper_bound(token);
-  if (after == by_last_token_.begin()) return nullptr;
-  const Picture& picture = *std::prev(after)->second;
-  if (token > picture.first) return nullptr;
-  return picture.rows.data() + (picture.first - token) * picture.width;
+  const Picture* picture = of(token);
+  if (picture == nullptr) return nullptr;
+  const auto found = kept_of_.find(picture->first);
+  const int64_t index = (picture->first - token) * width_;
+  if (found == kept_of_.end() || index >= static_cast<int64_t>(found->second->rows.size())) return nullptr;
+  return found->second->rows.data() + index;
+}
+
+bool Pictures::has_rows(const Picture& picture) const { return row(picture.last()) != nullptr; }
+
+std::span<const float> Pictures::rows(const Picture& picture) {
+  if (!has_rows(picture)) return {};
+  const auto found = kept_of_.at(picture.first);
+  kept_.splice(kept_.begin(), kept_, found);
+  return found->rows;
 }
 
 }  // namespace nanomind

@@ -1,47 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures that an engine has seen: their rows, and the tokens that stand for these in prompts. Such tokens are below 0
-// and no two pictures share one, so that prefixes with pictures are told apart as those of text are.
+// Pictures that an engine has seen: the tokens that stand for their rows in prompts, and those rows that are kept. Such
+// tokens are below 0 and no two pictures share one, so that prefixes with pictures are told apart as those of text are.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "base/result.h"
 #include "base/sha256.h"
+#include "models/vision.h"
+#include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace nanomind {
 
+struct PictureKey {
+  Sha256Digest file{};
+  PictureDetail detail;
+  auto operator<=>(const PictureKey&) const = default;
+};
+
+struct Picture {
+  PictureKey source;
+  Size size;                              // of the original, upright
+  TokenId first = 0;                      // its row i has token first - i
+  int64_t count = 0;                      // rows
+  std::shared_ptr<const CutPicture> cut;  // null once its rows are kept
+  std::vector<TilePlace> places;          // of its tiles
+  PicturePrompt prompt;
+
+  TokenId last() const { return first - static_cast<TokenId>(count) + 1; }
+};
+
 class Pictures {
  public:
-  // The pictures used last are kept, within so many bytes of rows.
-  explicit Pictures(size_t most_bytes) : most_bytes_(most_bytes) {}
+  // The rows used last are kept, within so many bytes.
+  Pictures(int64_t width, size_t most_bytes) : width_(width), most_bytes_(most_bytes) {}
 
-  // The tokens of a picture whose rows are here, by the SHA-256 of its file; empty for others.
-  std::vector<TokenId> find(const Sha256Digest& source);
-  // Keeps rows [tokens, width] of a picture, which has the same tokens whenever it comes again.
-  std::vector<TokenId> add(const Sha256Digest& source, std::vector<float> rows, int64_t width);
-  // Appends the rows of those of `tokens` that stand for some. invalid_argument when one is not here any more.
-  Result<void> append_rows(std::span<const TokenId> tokens, std::vector<const float*>& rows) const;
+  // Null for one that was never here.
+  const Picture* find(const PictureKey& source) const;
+  // The picture that a token stands for, null for none.
+  const Picture* of(TokenId token) const;
+  // `part_rows` are the rows of each part. A picture that was here before keeps its tokens.
+  const Picture& add(const PictureKey& source, Size size, std::shared_ptr<const CutPicture> cut,
+                     std::span<const int64_t> part_rows);
+
+  // Keeps rows [n, width] of a picture from row `begin` on; rows come in order.
+  void keep(TokenId first, int64_t begin, std::span<const float> rows);
+  // Null when the row is not kept.
+  const float* row(TokenId token) const;
+  bool has_rows(const Picture& picture) const;
+  // Those of a picture that are all kept, which counts as a use; empty for others.
+  std::span<const float> rows(const Picture& picture);
 
  private:
-  struct Picture {
-    Sha256Digest source;
+  struct Kept {
+    TokenId first = 0;
     std::vector<float> rows;
-    int64_t width = 0;
-    TokenId first = 0;  // its row i has token first - i
-    int64_t count() const { return static_cast<int64_t>(rows.size()) / width; }
   };
-  static std::vector<TokenId> tokens(const Picture& picture);
-  const float* row(TokenId token) const;  // null when it is not here
+  void make_room();
 
+  int64_t width_;
   size_t most_bytes_, bytes_ = 0;
-  std::list<Picture> pictures_;                                    // the one used last first
-  std::map<TokenId, std::list<Picture>::iterator> by_last_token_;  // from the last token of each
-  std::map<Sha256Digest, TokenId> first_tokens_;                   // of all that were ever here
+  std::map<TokenId, Picture> pictures_;                   // by the last token of each
+  std::map<PictureKey, TokenId> sources_;                 // -> last token
+  std::list<Kept> kept_;                                  // the one used last first
+  std::map<TokenId, std::list<Kept>::iterator> kept_of_;  // by the first token
   TokenId next_ = -1;
 };
 

@@ -17,8 +17,8 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "runtime/kv_cache.h"
-#include "runtime/pictures.h"
 #include "runtime/session_options.h"
+#include "runtime/sight.h"
 #include "runtime/state_store.h"
 #include "text/grammar.h"
 #include "text/tokenizer.h"
@@ -30,7 +30,7 @@ struct SessionHost {
   Executable* executable = nullptr;
   KvCache* cache = nullptr;
   StateStore* states = nullptr;
-  const Pictures* pictures = nullptr;
+  Sight* sight = nullptr;  // null: sees no pictures
   const Tokenizer* tokenizer = nullptr;
   LazyGrammarVocabulary* grammar_vocabulary = nullptr;
   std::span<const uint8_t> model_id;  // the SHA-256 of the model's file

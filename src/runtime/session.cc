@@ -18,20 +18,29 @@ Result<std::unique_ptr<Session>> LocalSession::open(const SessionHost& host, con
 Result<LocalSession::Evaluated> LocalSession::step(std::span<const TokenId> tokens, int64_t outputs,
                                                    const std::atomic<bool>* cancel) {
   const auto count = static_cast<int64_t>(tokens.size());
-  const int64_t rows = TRY(sequence_->make_room(std::min(count, host_.max_tokens)));
+  int64_t rows = TRY(sequence_->make_room(std::min(count, host_.max_tokens)));
+  if (host_.sight != nullptr) rows = host_.sight->fit(tokens, rows);
+  if (rows == 0)
+    return fail(ErrorCode::out_of_memory, "The cache has too little room for a picture, which is read at once.");
   if (rows < count) outputs = 0;
   wanted_.resize(static_cast<size_t>(outputs));
   std::iota(wanted_.begin(), wanted_.end(), static_cast<int32_t>(rows - outputs));
   given_.clear();
-  TRY(host_.pictures->append_rows(tokens.first(static_cast<size_t>(rows)), given_));
+  groups_.clear();
+  if (host_.sight != nullptr) {
+    host_.sight->append_groups(tokens.first(static_cast<size_t>(rows)), groups_);
+    TRY(host_.sight->append_rows(tokens.first(static_cast<size_t>(rows)), cancel, given_));
+  }
   const SequenceRows sequence = sequence_->rows(rows);
   const auto out = host_.executable->run({.tokens = tokens.first(static_cast<size_t>(rows)),
                                           .given = given_,
                                           .sequences = {&sequence, 1},
+                                          .groups = groups_,
                                           .outputs = wanted_,
                                           .kv_cache = &host_.cache->buffer(),
                                           .states = host_.states->buffer(),
                                           .cancel = cancel});
+  if (host_.sight != nullptr) host_.sight->done();
   if (!out) {
     sequence_->recover();
     return std::unexpected(out.error());
@@ -52,7 +61,16 @@ Result<void> LocalSession::extend(std::span<const TokenId> tokens, const std::at
 
 Result<void> LocalSession::feed(std::span<const TokenId> tokens, const std::atomic<bool>* cancel) {
   TRY(sequence_->check_prompt(tokens));
-  std::span<const TokenId> rest = tokens.subspan(static_cast<size_t>(sequence_->match(tokens)));
+  int64_t matched = sequence_->match(tokens);
+  while (host_.sight != nullptr && !host_.sight->may_begin(tokens, matched)) matched = sequence_->rewind(matched - 1);
+  const std::span<const TokenId> rest = tokens.subspan(static_cast<size_t>(matched));
+  if (host_.sight != nullptr) host_.sight->expect(rest, cancel);
+  const Result<void> fed = feed_rest(rest, cancel);
+  if (host_.sight != nullptr) host_.sight->end(cancel);
+  return fed;
+}
+
+Result<void> LocalSession::feed_rest(std::span<const TokenId> rest, const std::atomic<bool>* cancel) {
   if (sequence_->recurrent() && rest.size() > 1) {
     // Where another turn, or the same question again, will begin.
     TRY(extend(rest.first(rest.size() - 1), cancel));

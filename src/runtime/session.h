@@ -39,6 +39,8 @@ class LocalSession final : public Session {
     OutputRows out;
   };
   Result<Evaluated> step(std::span<const TokenId> tokens, int64_t outputs, const std::atomic<bool>* cancel);
+  // Of a prompt: what is not evaluated.
+  Result<void> feed_rest(std::span<const TokenId> rest, const std::atomic<bool>* cancel);
   // Evaluates `tokens` in steps, keeping the logits of the last one.
   Result<void> extend(std::span<const TokenId> tokens, const std::atomic<bool>* cancel);
 
@@ -46,6 +48,7 @@ class LocalSession final : public Session {
   std::unique_ptr<Sequence> sequence_;
   std::vector<int32_t> wanted_;  // rows of a step
   std::vector<const float*> given_;
+  std::vector<int32_t> groups_;
   std::span<const float> logits_;
 };
 

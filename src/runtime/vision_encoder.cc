@@ -1,92 +1,113 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/vision_encoder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "media/fit.h"
 #include "media/patches.h"
 
 namespace nanomind {
 namespace {
 
-Image fit(const VisionModel& model, const Image& picture) {
-  const Size canvas{.width = static_cast<int>(model.image_size), .height = static_cast<int>(model.image_size)};
-  switch (model.fit) {
-    case PictureFit::pad:
-      return fit_inside(picture, canvas, Filter::bicubic,
-                        {.red = model.border[0], .green = model.border[1], .blue = model.border[2]});
-  }
-  return picture;
+// Rows of a stage's step for the largest tile.
+int64_t most_rows(const VisionModel& model, size_t stage) {
+  int64_t rows = model.most_patches;
+  for (size_t i = 0; i <= stage; ++i) rows /= model.stages[i].merge;
+  return rows;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<VisionEncoder>> VisionEncoder::load(Device& device, const VisionOptions& options) {
-  GgufFile file = TRY(GgufFile::open(options.file));
-  VisionModel model = TRY(build_vision(file));
-  if (model.width != options.model_width) {
-    return fail(
-        ErrorCode::invalid_argument,
-        fmt::format("{} makes rows of {} numbers, but {} reads rows of {}: they do not belong together. Use the "
-                    "file that was published with the language model.",
-                    options.file.string(), model.width, options.model.string(), options.model_width));
-  }
-  std::unique_ptr<VisionEncoder> encoder(new VisionEncoder(std::move(file), std::move(model)));
-  TRY(encoder->prepare(device, options));
+Result<std::unique_ptr<VisionEncoder>> VisionEncoder::load(Device& device, const GgufFile& file,
+                                                           const VisionModel& model, const VisionOptions& options) {
+  std::unique_ptr<VisionEncoder> encoder(new VisionEncoder(model));
+  TRY(encoder->prepare(device, file, options));
   return encoder;
 }
 
-Result<void> VisionEncoder::prepare(Device& device, const VisionOptions& options) {
+Result<void> VisionEncoder::prepare(Device& device, const GgufFile& file, const VisionOptions& options) {
   const std::filesystem::path folder =
       options.packed_folder.empty() ? options.file.parent_path() : options.packed_folder;
-  weights_.emplace(TRY(open_or_pack(file_, options.file, {.directory = folder, .log = &options.log})));
-  tower_weights_.emplace(TRY(WeightBinding::bind(model_.tower, file_, *weights_)));
-  projector_weights_.emplace(TRY(WeightBinding::bind(model_.projector, file_, *weights_)));
-  const auto compile = [&](const Program& program, const WeightBinding& weights) {
-    return device.compile(program, {.weights = weights.views(),
-                                    .max_tokens = model_.tokens,
-                                    .max_outputs = model_.tokens,
-                                    .precision = options.precision});
-  };
-  tower_ = TRY(compile(model_.tower, *tower_weights_));
-  projector_ = TRY(compile(model_.projector, *projector_weights_));
-  const int64_t blocks = (model_.tokens + kKvBlockTokens - 1) / kKvBlockTokens;
-  tower_cache_ = TRY(device.allocate(tower_->kv_block_bytes() * static_cast<size_t>(blocks)));
-  projector_cache_ = TRY(device.allocate(std::max<size_t>(1, projector_->kv_block_bytes())));
+  weights_.emplace(TRY(open_or_pack(file, options.file, {.directory = folder, .log = &options.log})));
+  const int64_t blocks = (model_.most_patches + kKvBlockTokens - 1) / kKvBlockTokens;
+  for (const VisionStage& stage : model_.stages)
+    bindings_.push_back(TRY(WeightBinding::bind(stage.program, file, *weights_)));
+  for (size_t i = 0; i < model_.stages.size(); ++i) {
+    const bool last = i + 1 == model_.stages.size();
+    const int64_t rows = last ? std::min(most_rows(model_, i), kPieceRows) : most_rows(model_, i);
+    auto executable = TRY(device.compile(
+        model_.stages[i].program,
+        {.weights = bindings_[i].views(), .max_tokens = rows, .max_outputs = rows, .precision = options.precision}));
+    const size_t bytes = executable->kv_block_bytes() * static_cast<size_t>(blocks);
+    stages_.push_back({.executable = std::move(executable), .cache = TRY(device.allocate(std::max<size_t>(1, bytes)))});
+  }
   blocks_.resize(static_cast<size_t>(blocks));
   std::iota(blocks_.begin(), blocks_.end(), 0);
-  const auto tokens = static_cast<size_t>(model_.tokens);
+  const auto tokens = static_cast<size_t>(model_.most_patches);
   tokens_.assign(tokens, -1);
-  outputs_.resize(tokens);
-  std::iota(outputs_.begin(), outputs_.end(), 0);
-  patches_.resize(tokens * static_cast<size_t>(3 * model_.patch_size * model_.patch_size));
-  given_.resize(tokens);
+  all_.resize(tokens);
+  std::iota(all_.begin(), all_.end(), 0);
+  given_.reserve(tokens);
   return {};
 }
 
-Result<void> VisionEncoder::encode(const Image& picture, std::span<float> rows, const std::atomic<bool>* cancel) {
-  CHECK(static_cast<int64_t>(rows.size()) == model_.tokens * model_.width);
-  patchify(fit(model_, picture), static_cast<int>(model_.patch_size), {.mean = model_.mean, .std = model_.deviation},
-           patches_);
-  const SequenceRows sequence{.blocks = blocks_, .past = 0, .rows = model_.tokens};
-  const auto step = [&](Executable& brick, Buffer& cache) {
-    return brick.run({.tokens = tokens_,
-                      .given = given_,
-                      .sequences = {&sequence, 1},
-                      .outputs = outputs_,
-                      .kv_cache = &cache,
-                      .cancel = cancel});
-  };
-  const size_t pixels = patches_.size() / tokens_.size();
-  for (size_t i = 0; i < given_.size(); ++i) given_[i] = patches_.data() + i * pixels;
-  const OutputRows states = TRY(step(*tower_, *tower_cache_));
-  for (size_t i = 0; i < given_.size(); ++i) given_[i] = states.row(static_cast<int64_t>(i)).data();
-  const OutputRows projected = TRY(step(*projector_, *projector_cache_));
-  for (int64_t i = 0; i < projected.rows; ++i) std::ranges::copy(projected.row(i), rows.begin() + i * model_.width);
+uint64_t VisionEncoder::activation_bytes() const {
+  uint64_t bytes = 0;
+  for (const Stage& stage : stages_) bytes += stage.executable->activation_bytes() + stage.cache->bytes().size();
+  return bytes;
+}
+
+void VisionEncoder::give(const OutputRows& rows, int64_t merge) {
+  given_.clear();
+  if (merge == 1 || rows.stride == rows.columns) {
+    for (int64_t i = 0; i < rows.rows; i += merge) given_.push_back(rows.row(i).data());
+    return;
+  }
+  joined_.resize(static_cast<size_t>(rows.rows * rows.columns));
+  for (int64_t i = 0; i < rows.rows; ++i) std::ranges::copy(rows.row(i), joined_.begin() + i * rows.columns);
+  for (int64_t i = 0; i < rows.rows; i += merge) given_.push_back(joined_.data() + i * rows.columns);
+}
+
+Result<OutputRows> VisionEncoder::run(size_t stage, std::span<const int32_t> outputs, std::span<float> results,
+                                      const TileLayout& layout, const std::atomic<bool>* cancel) {
+  const auto rows = given_.size();
+  const SequenceRows sequence{.blocks = blocks_, .past = 0, .rows = static_cast<int64_t>(rows)};
+  const bool first = stage == 0;
+  return stages_[stage].executable->run({.tokens = std::span(tokens_).first(rows),
+                                         .given = given_,
+                                         .sequences = {&sequence, 1},
+                                         .places = first ? std::span(layout.places) : std::span<const int32_t>(),
+                                         .where = first ? std::span(layout.where) : std::span<const RowCoordinates>(),
+                                         .groups = first ? std::span(layout.windows) : std::span<const int32_t>(),
+                                         .outputs = outputs,
+                                         .results = results,
+                                         .kv_cache = stages_[stage].cache.get(),
+                                         .cancel = cancel});
+}
+
+Result<void> VisionEncoder::encode(const Image& tile, const Room& room, const std::atomic<bool>* cancel) {
+  const int64_t patch = model_.patch_size;
+  const TileLayout layout = model_.layout({.rows = tile.size.height / patch, .columns = tile.size.width / patch});
+  CHECK(static_cast<int64_t>(layout.patches.size()) <= model_.most_patches);
+  patches_.resize(layout.patches.size() * static_cast<size_t>(3 * patch * patch));
+  patchify(tile, static_cast<int>(patch), model_.normalization, patches_);
+  given_.clear();
+  for (const int32_t i : layout.patches) given_.push_back(patches_.data() + i * 3 * patch * patch);
+  const size_t last = stages_.size() - 1;
+  for (size_t i = 0; i < last; ++i) {
+    const OutputRows rows = TRY(run(i, std::span<const int32_t>(all_).first(given_.size()), {}, layout, cancel));
+    give(rows, model_.stages[i + 1].merge);
+  }
+  const std::vector<const float*> inputs = std::exchange(given_, {});
+  for (size_t done = 0; done < layout.results.size();) {
+    const size_t count = std::min(layout.results.size() - done, static_cast<size_t>(kPieceRows));
+    given_.clear();
+    for (size_t i = 0; i < count; ++i) given_.push_back(inputs[static_cast<size_t>(layout.results[done + i])]);
+    const std::span<float> results = TRY(room(static_cast<int64_t>(count)));
+    TRY(run(last, std::span<const int32_t>(all_).first(count), results, layout, cancel));
+    done += count;
+  }
   return {};
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a picture to rows that a language model reads between its token embeddings: a tower and a projector, two bricks
-// on one device.
+// From a tile of a picture to rows that a language model reads between its token embeddings: the bricks of a vision
+// model, a tower and a projector, loaded on one device.
 #pragma once
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,39 +24,50 @@ namespace nanomind {
 
 struct VisionOptions {
   std::filesystem::path file;           // a GGUF file of a tower and a projector
-  std::filesystem::path packed_folder;  // of its side file
-  std::filesystem::path model;          // of the language model, for errors
-  int64_t model_width = 0;              // E of the language model
+  std::filesystem::path packed_folder;  // of its side file; empty: beside the file
   PromptPrecision precision = PromptPrecision::fast;
   Log log;
 };
 
 class VisionEncoder {
  public:
-  // Errors: those of reading a model; invalid_argument when the rows do not fit the language model; out_of_memory. The
-  // device outlives the result.
-  static Result<std::unique_ptr<VisionEncoder>> load(Device& device, const VisionOptions& options);
+  // `model` is what build_vision made of `file`; both and the device outlive the result. Errors: those of packing and
+  // compiling; out_of_memory.
+  static Result<std::unique_ptr<VisionEncoder>> load(Device& device, const GgufFile& file, const VisionModel& model,
+                                                     const VisionOptions& options);
 
-  int64_t tokens() const { return model_.tokens; }
-  int64_t width() const { return model_.width; }
   uint64_t weight_bytes() const { return weights_->size_bytes(); }
+  uint64_t activation_bytes() const;
 
-  // Writes the picture's rows [tokens, width]. Not for two threads at once. Errors: cancelled.
-  Result<void> encode(const Image& picture, std::span<float> rows, const std::atomic<bool>* cancel);
+  // Where the next rows [count, width] go; count is at most kPieceRows. Whatever was given before is complete then. An
+  // error ends the work.
+  using Room = std::function<Result<std::span<float>>(int64_t count)>;
+  static constexpr int64_t kPieceRows = 64;
+
+  // Makes the rows of a tile: the projector writes them straight to where `room` says, some at a time. Not for two
+  // threads at once. Errors: cancelled, those of `room`.
+  Result<void> encode(const Image& tile, const Room& room, const std::atomic<bool>* cancel);
 
  private:
-  VisionEncoder(GgufFile file, VisionModel model) : file_(std::move(file)), model_(std::move(model)) {}
-  Result<void> prepare(Device& device, const VisionOptions& options);
+  struct Stage {
+    std::unique_ptr<Executable> executable;
+    std::unique_ptr<Buffer> cache;
+  };
+  explicit VisionEncoder(const VisionModel& model) : model_(model) {}
+  Result<void> prepare(Device& device, const GgufFile& file, const VisionOptions& options);
+  // Rows of the input of a stage, out of `merge` neighbouring rows each.
+  void give(const OutputRows& rows, int64_t merge);
+  Result<OutputRows> run(size_t stage, std::span<const int32_t> outputs, std::span<float> results,
+                         const TileLayout& layout, const std::atomic<bool>* cancel);
 
+  const VisionModel& model_;
   // Order matters: what is declared later refers to what stands above.
-  GgufFile file_;
-  VisionModel model_;
   std::optional<PackedWeights> weights_;
-  std::optional<WeightBinding> tower_weights_, projector_weights_;
-  std::unique_ptr<Executable> tower_, projector_;
-  std::unique_ptr<Buffer> tower_cache_, projector_cache_;
-  std::vector<int32_t> blocks_, tokens_, outputs_;  // of a step of one picture
-  std::vector<float> patches_;                      // [T, 3 * P * P]
+  std::vector<WeightBinding> bindings_;
+  std::vector<Stage> stages_;
+  std::vector<int32_t> blocks_, tokens_, all_;  // of a step of the largest tile
+  std::vector<float> patches_;                  // [T, 3 * P * P]
+  std::vector<float> joined_;                   // rows that are not neighbours in memory
   std::vector<const float*> given_;
 };
 

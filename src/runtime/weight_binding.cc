@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "tensor/half.h"
 #include "tensor/packed.h"
+#include "tensor/packed_layout.h"
 
 namespace nanomind {
 
@@ -24,11 +26,34 @@ Result<WeightBinding> WeightBinding::bind(const Program& program, const GgufFile
     if (matrix == nullptr)
       return fail(ErrorCode::corrupt,
                   fmt::format("Tensor {} has no packed form; run `nanomind pack` again.", info.name));
+    if (info.transposed) {
+      binding.views_.push_back(binding.transposed(info, *file.tensor(info.name)->dtype, matrix->bytes));
+      continue;
+    }
     const size_t before = packed_bytes(info.dtype, info.first_row, info.shape.columns());
     binding.views_.push_back(
         matrix->bytes.subspan(before, packed_bytes(info.dtype, info.shape.rows(), info.shape.columns())));
   }
   return binding;
+}
+
+std::span<const std::byte> WeightBinding::transposed(const WeightInfo& info, DType dtype,
+                                                     std::span<const std::byte> packed) {
+  const int64_t rows = info.shape.rows(), columns = info.shape.columns();
+  std::vector<float> stored(static_cast<size_t>(rows)), turned(static_cast<size_t>(rows * columns));
+  for (int64_t c = 0; c < columns; ++c) {
+    packed_row_to_float(dtype, packed, c, rows, stored.data());
+    for (int64_t r = 0; r < rows; ++r) turned[static_cast<size_t>(r * columns + c)] = stored[static_cast<size_t>(r)];
+  }
+  const size_t size = packed_bytes(DType::f32, rows, columns), group = packed_group_bytes(DType::f32, columns);
+  packed_here_.emplace_back(static_cast<std::byte*>(::operator new[](size, kAlign)));
+  const std::span<const std::byte> source = std::as_bytes(std::span(turned));
+  for (int64_t r = 0; r < rows; r += kGroupRows) {
+    pack_group(DType::f32, source.data() + static_cast<size_t>(r * columns) * sizeof(float),
+               static_cast<int>(std::min<int64_t>(kGroupRows, rows - r)), columns,
+               packed_here_.back().get() + static_cast<size_t>(r / kGroupRows) * group);
+  }
+  return {packed_here_.back().get(), size};
 }
 
 Result<std::span<const std::byte>> WeightBinding::vector(const GgufTensor& tensor) {

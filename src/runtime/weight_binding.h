@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program's weights are bound to: packed matrices, and vectors as floats (in the mapped file, or converted
-// here).
+// here, as matrices that the file holds transposed are).
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -24,9 +25,15 @@ class WeightBinding {
 
  private:
   Result<std::span<const std::byte>> vector(const GgufTensor& tensor);
+  std::span<const std::byte> transposed(const WeightInfo& info, DType dtype, std::span<const std::byte> packed);
 
   std::vector<std::span<const std::byte>> views_;
   std::vector<std::unique_ptr<float[]>> converted_;
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete[](p, kAlign); }
+  };
+  static constexpr std::align_val_t kAlign{64};
+  std::vector<std::unique_ptr<std::byte[], Free>> packed_here_;
 };
 
 }  // namespace nanomind

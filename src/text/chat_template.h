@@ -14,10 +14,17 @@
 
 namespace nanomind {
 
+// What stands in a prompt for a picture: markers, which are text with control tokens, and tokens below 0 for its rows.
+struct PicturePart {
+  std::string text;
+  std::vector<int32_t> rows;
+};
+using PicturePrompt = std::vector<PicturePart>;
+
 struct Message {
   std::string role;  // "system", "user", "assistant", "tool"
   std::string content;
-  std::vector<std::vector<int32_t>> pictures{};  // tokens of each picture that stands before the content
+  std::vector<PicturePrompt> pictures{};  // that stand before the content
   // May be empty: then the template does not see them.
   std::string reasoning{};     // what an assistant thought; most templates leave it out
   std::string tool_calls{};    // JSON list of an assistant's calls, as OpenAI has them or of {"name", "arguments"}

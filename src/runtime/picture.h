@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures as users of an engine know them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "media/image.h"
+#include "media/tile.h"
+#include "text/chat_template.h"
+
+namespace nanomind {
+
+// What becomes of the bricks that see after the pictures that they were loaded for.
+enum class VisionBricks : uint8_t { stay, leave };
+
+struct SeenPicture {
+  PicturePrompt prompt;          // for Message::pictures
+  Size size;                     // of the original in pixels, upright
+  int64_t rows = 0;              // of the context that it takes, without markers
+  std::vector<TilePlace> tiles;  // where what the model looks at lies in the original
+};
+
+}  // namespace nanomind

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/sight.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include "media/decode.h"
+#include "runtime/memory_budget.h"
+
+namespace nanomind {
+namespace {
+
+// Rows of pictures that are kept in memory: some hundred pictures of small models, some tens of large ones.
+constexpr size_t kKeptBytes = size_t{64} << 20;
+
+// Slots beyond those that a step of the language model may hold: one that is written while it reads.
+constexpr int64_t kSpareSlots = 2;
+
+int64_t tile_rows(const VisionModel& model, const Image& tile) {
+  const PatchGrid grid{.rows = tile.size.height / model.patch_size, .columns = tile.size.width / model.patch_size};
+  return static_cast<int64_t>(model.layout(grid).results.size());
+}
+
+int64_t part_rows(const VisionModel& model, const CutPicture& cut, const CutPicture::Part& part) {
+  if (part.tile < 0) return static_cast<int64_t>(part.blended.size());
+  return tile_rows(model, cut.tiles[static_cast<size_t>(part.tile)]);
+}
+
+bool is_blended(const CutPicture& cut) {
+  return std::ranges::any_of(cut.parts, [](const CutPicture::Part& part) { return !part.blended.empty(); });
+}
+
+}  // namespace
+
+// Writes rows of one picture into slots of the ring.
+class Sight::Writer {
+ public:
+  Writer(RowRing& ring, TokenId first, int64_t width) : ring_(ring), first_(first), width_(width) {}
+
+  Result<std::span<float>> room(int64_t count) {
+    publish();
+    slot_.emplace(TRY(ring_.acquire_write()));
+    count_ = count;
+    return slot_->memory().first(static_cast<size_t>(count * width_));
+  }
+  void publish() {
+    if (!slot_) return;
+    slot_->publish({.first = first_, .begin = begin_, .count = count_}, static_cast<size_t>(count_ * width_));
+    slot_.reset();
+    begin_ += count_;
+  }
+  // A row that does not come from the projector.
+  Result<std::span<float>> next_row() {
+    if (!slot_ || count_ == VisionEncoder::kPieceRows) {
+      TRY(room(VisionEncoder::kPieceRows));
+      count_ = 0;
+    }
+    return slot_->memory().subspan(static_cast<size_t>(count_++ * width_), static_cast<size_t>(width_));
+  }
+
+ private:
+  RowRing& ring_;
+  TokenId first_;
+  int64_t width_;
+  std::optional<RowRing::WriteSlot> slot_;
+  int64_t begin_ = 0, count_ = 0;  // rows before the slot, and in it
+};
+
+Result<std::unique_ptr<Sight>> Sight::open(Device& reader, const SightOptions& options) {
+  GgufFile file = TRY(GgufFile::open(options.encoder.file));
+  VisionModel model = TRY(build_vision(file));
+  if (model.width != options.model_width * model.levels) {
+    return fail(
+        ErrorCode::invalid_argument,
+        fmt::format("{} makes rows of {} numbers, but {} reads rows of {}: they do not belong together. Use the "
+                    "file that was published with the language model.",
+                    options.encoder.file.string(), model.width / model.levels, options.model.string(),
+                    options.model_width));
+  }
+  std::unique_ptr<Sight> sight(new Sight(std::move(file), std::move(model), options));
+  const int64_t step_rows = std::max(options.step_rows, sight->least_step_rows());
+  const auto slot = static_cast<size_t>(VisionEncoder::kPieceRows * sight->model_.width);
+  const auto count = static_cast<size_t>(step_rows / VisionEncoder::kPieceRows + 1 + kSpareSlots);
+  sight->slots_ = TRY(reader.allocate(slot * count * sizeof(float)));
+  const std::span<float> floats(reinterpret_cast<float*>(sight->slots_->bytes().data()), slot * count);
+  sight->ring_ = std::make_unique<RowRing>(floats, count);
+  return sight;
+}
+
+Sight::Sight(GgufFile file, VisionModel model, const SightOptions& options)
+    : options_(options), file_(std::move(file)), model_(std::move(model)), pictures_(model_.width, kKeptBytes) {}
+
+Sight::~Sight() {
+  if (!thread_.joinable()) return;
+  held_.clear();
+  ring_->close();
+  thread_.join();
+}
+
+Result<const Picture*> Sight::see(std::span<const std::byte> file, const PictureDetail& detail) {
+  const PictureKey source{.file = sha256(file), .detail = detail};
+  const Picture* known = pictures_.find(source);
+  if (known != nullptr && (known->cut != nullptr || pictures_.has_rows(*known))) return known;
+  const Image image = TRY(decode_image(file));
+  auto cut = std::make_shared<const CutPicture>(model_.cut(image, detail));
+  std::vector<int64_t> rows;
+  for (const CutPicture::Part& part : cut->parts) rows.push_back(part_rows(model_, *cut, part));
+  return &pictures_.add(source, image.size, std::move(cut), rows);
+}
+
+int64_t Sight::least_step_rows() const {
+  if (!model_.whole) return 0;
+  int64_t rows = model_.most_patches;
+  for (const VisionStage& stage : model_.stages) rows /= stage.merge;
+  return rows;
+}
+
+bool Sight::may_begin(std::span<const TokenId> tokens, int64_t at) const {
+  if (!model_.whole || at <= 0 || at >= static_cast<int64_t>(tokens.size())) return true;
+  const TokenId before = tokens[static_cast<size_t>(at - 1)], token = tokens[static_cast<size_t>(at)];
+  return before >= 0 || token != before - 1 || pictures_.of(before) != pictures_.of(token);
+}
+
+int64_t Sight::fit(std::span<const TokenId> tokens, int64_t most) const {
+  int64_t count = std::min(most, static_cast<int64_t>(tokens.size()));
+  while (count > 0 && !may_begin(tokens, count)) --count;
+  return count;
+}
+
+void Sight::append_groups(std::span<const TokenId> tokens, std::vector<int32_t>& groups) const {
+  if (!model_.whole) return;
+  for (int64_t i = 0; i < static_cast<int64_t>(tokens.size()); ++i) {
+    if (i > 0 && !may_begin(tokens, i))
+      ++groups.back();
+    else
+      groups.push_back(1);
+  }
+}
+
+void Sight::expect(std::span<const TokenId> tokens, const std::atomic<bool>* cancel) {
+  TokenId last = 0;
+  for (const TokenId token : tokens) {
+    if (token >= 0 || (last != 0 && pictures_.of(token) == pictures_.of(last))) continue;
+    last = token;
+    const Picture* picture = pictures_.of(token);
+    if (picture != nullptr && !pictures_.has_rows(*picture)) want(*picture, cancel);
+  }
+  if (!thread_.joinable()) start();
+}
+
+void Sight::want(const Picture& picture, const std::atomic<bool>* cancel) {
+  const bool coming = std::ranges::find(making_, picture.first) != making_.end() ||
+                      std::ranges::find(wanted_, picture.first, &Job::first) != wanted_.end();
+  if (!coming && picture.cut != nullptr)
+    wanted_.push_back({.first = picture.first, .cut = picture.cut, .cancel = cancel});
+}
+
+void Sight::start() {
+  if (wanted_.empty()) return;
+  cancel_ = wanted_.front().cancel;
+  std::vector<Job> jobs;
+  while (!wanted_.empty() && wanted_.front().cancel == cancel_) {
+    making_.push_back(wanted_.front().first);
+    jobs.push_back(std::move(wanted_.front()));
+    wanted_.pop_front();
+  }
+  thread_ = std::jthread([this, jobs = std::move(jobs)] { run(jobs); });
+}
+
+void Sight::join() {
+  thread_.join();
+  let_go(held_.size());
+  ring_->reset();
+  making_.clear();
+}
+
+void Sight::run(const std::vector<Job>& jobs) {
+  Result<void> result = load();
+  for (const Job& job : jobs) {
+    if (!result) break;
+    const auto start = std::chrono::steady_clock::now();
+    result = encode(job);
+    statistics_.encode_ms +=
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (result) ++statistics_.encoded;
+  }
+  if (options_.bricks == VisionBricks::leave) {
+    encoder_.reset();
+    device_.reset();
+  }
+  if (result)
+    ring_->finish();
+  else
+    ring_->fail_with(result.error());
+}
+
+Result<void> Sight::load() {
+  if (encoder_ != nullptr) return {};
+  uint64_t weights = 0;
+  for (const VisionStage& stage : model_.stages) weights += matrix_bytes(stage.program);
+  const uint64_t budget = options_.memory_bytes > 0 ? options_.memory_bytes : available_memory();
+  if (weights > budget) {
+    return fail(ErrorCode::out_of_memory,
+                fmt::format("The bricks that see need {} MB, but {} MB are available. Choose a smaller context or "
+                            "model, or a smaller type of {}.",
+                            weights >> 20, budget >> 20, options_.encoder.file.string()));
+  }
+  device_ = TRY(options_.open_device());
+  encoder_ = TRY(VisionEncoder::load(*device_, file_, model_, options_.encoder));
+  statistics_.weight_bytes = encoder_->weight_bytes();
+  return {};
+}
+
+Result<void> Sight::encode(const Job& job) {
+  const CutPicture& cut = *job.cut;
+  Writer writer(*ring_, job.first, model_.width);
+  if (!is_blended(cut)) {
+    for (const CutPicture::Part& part : cut.parts) {
+      if (part.tile < 0) continue;
+      TRY(encoder_->encode(
+          cut.tiles[static_cast<size_t>(part.tile)], [&](int64_t count) { return writer.room(count); }, job.cancel));
+      writer.publish();
+    }
+    return {};
+  }
+  // Rows of all tiles first, as those of the prompt are made of several.
+  std::vector<float> all;
+  const auto width = static_cast<size_t>(model_.width);
+  std::vector<size_t> first_rows;
+  for (const Image& tile : cut.tiles) {
+    first_rows.push_back(all.size() / width);
+    size_t done = all.size();
+    all.resize(all.size() + static_cast<size_t>(tile_rows(model_, tile)) * width);
+    const auto room = [&](int64_t count) -> Result<std::span<float>> {
+      const std::span<float> rows = std::span(all).subspan(done, static_cast<size_t>(count) * width);
+      done += rows.size();
+      return rows;
+    };
+    TRY(encoder_->encode(tile, room, job.cancel));
+  }
+  for (const CutPicture::Part& part : cut.parts) {
+    if (part.tile >= 0) {
+      const size_t first = first_rows[static_cast<size_t>(part.tile)];
+      const auto count = static_cast<size_t>(part_rows(model_, cut, part));
+      for (size_t i = first; i < first + count; ++i)
+        std::ranges::copy(std::span(all).subspan(i * width, width), TRY(writer.next_row()).begin());
+    }
+    for (const BlendedRow& blend : part.blended) {
+      const std::span<float> row = TRY(writer.next_row());
+      std::ranges::fill(row, 0.0F);
+      for (size_t i = 0; i < blend.rows.size(); ++i) {
+        if (blend.weights[i] == 0) continue;
+        const float* from =
+            blend.rows[i] < 0 ? model_.mark.data() : all.data() + static_cast<size_t>(blend.rows[i]) * width;
+        for (size_t c = 0; c < width; ++c) row[c] += blend.weights[i] * from[c];
+      }
+    }
+  }
+  writer.publish();
+  return {};
+}
+
+const float* Sight::find(TokenId token) const {
+  if (const float* row = pictures_.row(token)) return row;
+  for (const Held& held : held_) {
+    const RowsHeader& header = held.slot.header();
+    const int64_t index = header.first - header.begin - token;
+    if (index >= 0 && index < header.count) return held.slot.memory().data() + index * model_.width;
+  }
+  return nullptr;
+}
+
+Result<void> Sight::take(const std::atomic<bool>* cancel) {
+  if (held_.size() == ring_->slots()) let_go(1);
+  auto slot = ring_->acquire_read(cancel);
+  if (slot && *slot) {
+    held_.push_back({.slot = std::move(**slot)});
+    return {};
+  }
+  if (!slot) ring_->close();  // the thread may wait for room
+  join();
+  if (!slot) return std::unexpected(slot.error());
+  start();
+  return {};
+}
+
+Result<void> Sight::append_rows(std::span<const TokenId> tokens, const std::atomic<bool>* cancel,
+                                std::vector<const float*>& rows) {
+  for (const TokenId token : tokens) {
+    while (token < 0 && find(token) == nullptr) {
+      const Picture* picture = pictures_.of(token);
+      if (picture != nullptr) want(*picture, cancel);
+      if (!thread_.joinable()) start();
+      if (!thread_.joinable())
+        return fail(ErrorCode::invalid_argument, "A picture of the prompt is not held any more; give it again.");
+      TRY(take(cancel));
+    }
+  }
+  for (const TokenId token : tokens) {
+    if (token >= 0) continue;
+    const float* row = find(token);
+    if (row == nullptr) return fail(ErrorCode::out_of_memory, "There is too little room for the rows of a picture.");
+    rows.push_back(row);
+    for (Held& held : held_) {
+      const RowsHeader& header = held.slot.header();
+      if (header.first - header.begin - header.count + 1 == token) held.used_up = true;
+    }
+  }
+  return {};
+}
+
+void Sight::done() {
+  // What came before the last that is used up was passed over.
+  const auto last = std::ranges::find(held_.rbegin(), held_.rend(), true, &Held::used_up);
+  let_go(static_cast<size_t>(held_.rend() - last));
+}
+
+void Sight::let_go(size_t count) {
+  for (count = std::min(count, held_.size()); count > 0; --count) {
+    const RowsHeader& header = held_.front().slot.header();
+    pictures_.keep(header.first, header.begin, held_.front().slot.memory());
+    held_.pop_front();
+  }
+}
+
+void Sight::end(const std::atomic<bool>* cancel) {
+  std::erase_if(wanted_, [&](const Job& job) { return job.cancel == cancel; });
+  if (!thread_.joinable() || cancel_ != cancel) return;
+  ring_->close();
+  join();
+}
+
+Sight::Statistics Sight::statistics() const {
+  Statistics statistics = statistics_;
+  statistics.ring = ring_->statistics();
+  statistics.loaded = encoder_ != nullptr;
+  return statistics;
+}
+
+}  // namespace nanomind

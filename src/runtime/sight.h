@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an engine sees: pictures are cut into tiles when they are shown, and become rows when a prompt that has them is
+// read. A thread of its own runs the bricks on a device of its own and hands the rows over through a ring, so that the
+// language model reads one picture while the next is made. Rows that were read are kept, in memory and, with a cache
+// folder, on disk. Bricks are loaded when the first picture needs them.
+//
+//   see ─► Pictures (tokens, tiles) ─► expect ─► [thread: tower ─► projector] ─► Ring ─► rows ─► Step::given
+//
+// Of one thread, as the engine is, but for what the constructor's thread does inside.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "base/ring.h"
+#include "device/device.h"
+#include "runtime/picture.h"
+#include "runtime/pictures.h"
+#include "runtime/vision_encoder.h"
+
+namespace nanomind {
+
+struct SightOptions {
+  VisionOptions encoder;
+  std::function<Result<std::unique_ptr<Device>>()> open_device;  // of the bricks; called on the thread
+  std::filesystem::path model;                                   // of the language model, for errors
+  int64_t model_width = 0;                                       // E of the language model
+  int64_t step_rows = 0;                                         // most rows that one of its steps reads
+  uint64_t memory_bytes = 0;  // budget of the bricks; 0: what the system has available
+  VisionBricks bricks = VisionBricks::stay;
+};
+
+class Sight {
+ public:
+  // Reads the file's header only. Errors: those of build_vision; invalid_argument when the rows do not fit the language
+  // model.
+  // `reader` is the device of the language model, in whose memory rows are handed over; it outlives the result.
+  static Result<std::unique_ptr<Sight>> open(Device& reader, const SightOptions& options);
+  ~Sight();
+  Sight(const Sight&) = delete;
+  Sight& operator=(const Sight&) = delete;
+
+  const VisionModel& model() const { return model_; }
+
+  // Where rows of a picture see each other (VisionModel::whole) a step must have all of a picture. The steps must have
+  // room for so many rows then; 0 elsewhere.
+  int64_t least_step_rows() const;
+  // How many of `tokens`, `most` at most, may be one step; 0 when more room is needed.
+  int64_t fit(std::span<const TokenId> tokens, int64_t most) const;
+  // Whether a step may begin with tokens[at].
+  bool may_begin(std::span<const TokenId> tokens, int64_t at) const;
+  // Appends Step::groups of the tokens.
+  void append_groups(std::span<const TokenId> tokens, std::vector<int32_t>& groups) const;
+
+  // Errors: corrupt, unsupported, invalid_argument of files that are no pictures, or too large.
+  Result<const Picture*> see(std::span<const std::byte> file, const PictureDetail& detail = {});
+
+  // A request will read these tokens: pictures of which rows are not here begin to be made, in order, until `cancel`
+  // (may be null) is set.
+  void expect(std::span<const TokenId> tokens, const std::atomic<bool>* cancel);
+  // Appends the rows of those of `tokens` that stand for some, waiting for them; valid until `done`. Errors: cancelled;
+  // those of loading and running bricks; invalid_argument for a picture that is not here any more.
+  Result<void> append_rows(std::span<const TokenId> tokens, const std::atomic<bool>* cancel,
+                           std::vector<const float*>& rows);
+  // The rows given have been read.
+  void done();
+  // A request with this flag has ended, however it did: nothing more is made for it.
+  void end(const std::atomic<bool>* cancel);
+
+  struct Statistics {
+    int64_t encoded = 0;  // pictures
+    double encode_ms = 0;
+    RingStatistics ring;
+    bool loaded = false;        // bricks are in memory
+    uint64_t weight_bytes = 0;  // of them, when they were loaded last
+  };
+  // The memory that rows are handed over in.
+  std::span<const std::byte> slots() const { return slots_->bytes(); }
+  // While nothing is being made.
+  Statistics statistics() const;
+
+ private:
+  struct RowsHeader {
+    TokenId first = 0;  // of the picture
+    int64_t begin = 0;  // first row in the slot
+    int64_t count = 0;
+  };
+  using RowRing = Ring<RowsHeader, float>;
+  struct Job {
+    TokenId first = 0;  // of the picture
+    std::shared_ptr<const CutPicture> cut;
+    const std::atomic<bool>* cancel = nullptr;  // of the request
+  };
+  class Writer;
+
+  Sight(GgufFile file, VisionModel model, const SightOptions& options);
+  void want(const Picture& picture, const std::atomic<bool>* cancel);
+  void start();                            // the thread, for what one request wants
+  void join();                             // the thread, which is ready or about to be
+  void run(const std::vector<Job>& jobs);  // the thread itself
+  Result<void> encode(const Job& job);
+  Result<void> load();
+  const float* find(TokenId token) const;
+  Result<void> take(const std::atomic<bool>* cancel);  // one slot more
+  void let_go(size_t count);                           // of the slots held, the oldest first; their rows are kept
+
+  SightOptions options_;
+  GgufFile file_;
+  VisionModel model_;
+  Pictures pictures_;
+  std::deque<Job> wanted_;                     // not begun
+  std::vector<TokenId> making_;                // first tokens of the thread's pictures
+  const std::atomic<bool>* cancel_ = nullptr;  // of the thread's request
+  std::unique_ptr<Buffer> slots_;
+  std::unique_ptr<RowRing> ring_;
+  struct Held {
+    RowRing::ReadSlot slot;
+    bool used_up = false;  // its last row was given
+  };
+  std::deque<Held> held_;
+  // Of the thread while there is one.
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<VisionEncoder> encoder_;
+  Statistics statistics_;
+  std::jthread thread_;
+};
+
+}  // namespace nanomind

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sight with the model of models/tinyvision: rows as its card has them (PyTorch in float32 on the weights before they
+// were quantised), on every instruction set; files that do not fit; what happens while rows are made, and when it
+// fails.
+#include "runtime/sight.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/mapped_file.h"
+#include "device/registry.h"
+#include "runtime/picture_places.h"
+
+namespace nanomind {
+namespace {
+
+const std::filesystem::path kModel = "models/tinyvision";
+// What Q8_0 weights alone move these rows by: the card tells 0.0143 of llama.cpp on this file.
+constexpr double kTolerance = 0.02;
+constexpr int64_t kRows = 36, kWidth = 576;  // of a picture
+
+class SightTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("nanomind-sight-test-" + std::to_string(::getpid()));
+    options_ = {.encoder = {.file = kModel / "mmproj-tinyvision-smollm2-135m-q8_0.gguf", .packed_folder = folder_},
+                .open_device = [] { return open_device("cpu", {.threads = 2}); },
+                .model = "the language model",
+                .model_width = kWidth,
+                .step_rows = 64};
+    reader_ = std::move(*open_device("cpu", {.threads = 1}));
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<Sight> open() { return std::move(*Sight::open(*reader_, options_)); }
+  // The tokens of a sample's rows.
+  std::vector<TokenId> see(Sight& sight, const std::string& name) {
+    const auto file = MappedFile::open(kModel / name);
+    const auto picture = sight.see(file->bytes());
+    EXPECT_TRUE(picture) << picture.error().message;
+    return (*picture)->prompt[0].rows;
+  }
+  static Result<std::vector<float>> rows(Sight& sight, const std::vector<TokenId>& tokens,
+                                         const std::atomic<bool>* cancel = nullptr) {
+    std::vector<const float*> found;
+    TRY(sight.append_rows(tokens, cancel, found));
+    std::vector<float> rows;
+    for (const float* row : found) rows.insert(rows.end(), row, row + kWidth);
+    return rows;
+  }
+
+  std::filesystem::path folder_;
+  SightOptions options_;
+  std::unique_ptr<Device> reader_;
+};
+
+TEST_F(SightTest, RowsAreThoseOfTheCard) {
+  std::ifstream file(kModel / "samples.json");
+  const auto card = nlohmann::json::parse(file);
+  int checked = 0;
+  for (const std::string& isa : device_isas()) {
+    options_.open_device = [isa] { return open_device("cpu", {.threads = 2, .isa = isa}); };
+    const auto sight = open();
+    for (const auto& golden : card["embedding_golden"]) {
+      const auto found = rows(*sight, see(*sight, golden["file"]));
+      ASSERT_TRUE(found) << found.error().message;
+      for (size_t i = 0; i < 4; ++i) {
+        for (size_t c = 0; c < 8; ++c)
+          EXPECT_NEAR((*found)[i * kWidth + c], golden["first4x8"][i][c].get<float>(), kTolerance) << isa;
+      }
+      double squares = 0;
+      for (const float v : *found) squares += static_cast<double>(v) * v;
+      EXPECT_NEAR(std::sqrt(squares), golden["l2_norm_of_all"].get<double>(), 0.1) << isa;
+      sight->done();
+      ++checked;
+    }
+  }
+  EXPECT_GE(checked, 4);
+}
+
+TEST_F(SightTest, AnotherModelsEyesAreRefusedWithBothWidths) {
+  options_.model_width = 896;
+  const auto refused = Sight::open(*reader_, options_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
+  EXPECT_NE(refused.error().message.find("576"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("896"), std::string::npos);
+  options_.encoder.file = "tests/data/tiny-llama.gguf";
+  const auto text = Sight::open(*reader_, options_);
+  ASSERT_FALSE(text);
+  EXPECT_NE(text.error().message.find("llama"), std::string::npos);
+}
+
+TEST_F(SightTest, BricksAreLoadedForTheFirstPictureAndCanLeaveAfterIt) {
+  auto sight = open();
+  const auto tokens = see(*sight, "samples/00-emoji-what-is-it.png");
+  EXPECT_EQ(tokens.size(), static_cast<size_t>(kRows));
+  EXPECT_FALSE(sight->statistics().loaded);
+  ASSERT_TRUE(rows(*sight, tokens));
+  sight->done();
+  sight->end(nullptr);
+  EXPECT_TRUE(sight->statistics().loaded);
+  options_.bricks = VisionBricks::leave;
+  sight = open();
+  ASSERT_TRUE(rows(*sight, see(*sight, "samples/00-emoji-what-is-it.png")));
+  sight->done();
+  sight->end(nullptr);
+  EXPECT_FALSE(sight->statistics().loaded);
+  EXPECT_EQ(sight->statistics().encoded, 1);
+}
+
+TEST_F(SightTest, TheSamePictureIsMadeOnceAndAnotherIsNotTakenForIt) {
+  const auto sight = open();
+  const auto one = see(*sight, "samples/00-emoji-what-is-it.png"), two = see(*sight, "samples/02-emoji-yes.png");
+  EXPECT_NE(one, two);
+  const auto first = rows(*sight, one), other = rows(*sight, two);
+  sight->done();
+  ASSERT_TRUE(first && other);
+  EXPECT_NE(*first, *other);
+  EXPECT_EQ(see(*sight, "samples/00-emoji-what-is-it.png"), one);
+  const auto again = rows(*sight, one);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(*again, *first);
+  sight->end(nullptr);
+  EXPECT_EQ(sight->statistics().encoded, 2);
+}
+
+// The next picture is made while rows of the one before are still read, where the projector wrote them.
+TEST_F(SightTest, PicturesAreMadeAheadAndReadWhereTheyWereWritten) {
+  const auto sight = open();
+  std::vector<TokenId> all = see(*sight, "samples/00-emoji-what-is-it.png");
+  const auto two = see(*sight, "samples/02-emoji-yes.png");
+  all.insert(all.end(), two.begin(), two.end());
+  sight->expect(all, nullptr);
+  std::vector<const float*> found;
+  ASSERT_TRUE(sight->append_rows(all, nullptr, found));
+  for (size_t i = 1; i < found.size(); ++i) {
+    if (i == static_cast<size_t>(kRows)) continue;  // another picture, another slot
+    EXPECT_EQ(found[i], found[i - 1] + kWidth) << i;
+  }
+  const std::span<const std::byte> slots = sight->slots();
+  for (const float* row : found) {
+    EXPECT_GE(reinterpret_cast<const std::byte*>(row), slots.data());
+    EXPECT_LT(reinterpret_cast<const std::byte*>(row), slots.data() + slots.size());
+  }
+  EXPECT_EQ(sight->statistics().ring.published, 2U);
+  sight->done();
+  // Kept now, elsewhere, and the same.
+  std::vector<const float*> kept;
+  ASSERT_TRUE(sight->append_rows({all.data(), 1}, nullptr, kept));
+  EXPECT_NE(kept[0], found[0]);
+}
+
+TEST_F(SightTest, AFailingBrickIsAnErrorAndTheNextRequestIsServed) {
+  int opened = 0;
+  options_.open_device = [&]() -> Result<std::unique_ptr<Device>> {
+    if (opened++ == 0) return fail(ErrorCode::out_of_memory, "no room for eyes");
+    return open_device("cpu", {.threads = 1});
+  };
+  const auto sight = open();
+  const auto tokens = see(*sight, "samples/00-emoji-what-is-it.png");
+  sight->expect(tokens, nullptr);
+  const auto failed = rows(*sight, tokens);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().message, "no room for eyes");
+  EXPECT_EQ(sight->statistics().ring.depth, 0U);
+  EXPECT_TRUE(rows(*sight, tokens));
+}
+
+TEST_F(SightTest, ACancelledRequestLeavesNothingBehind) {
+  const auto sight = open();
+  const auto tokens = see(*sight, "samples/00-emoji-what-is-it.png");
+  std::atomic<bool> cancel = true;
+  sight->expect(tokens, &cancel);
+  const auto stopped = rows(*sight, tokens, &cancel);
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::cancelled);
+  sight->end(&cancel);
+  EXPECT_EQ(sight->statistics().ring.depth, 0U);
+  // One that nobody waits for any more is stopped, too.
+  sight->expect(tokens, nullptr);
+  sight->end(nullptr);
+  EXPECT_EQ(sight->statistics().ring.depth, 0U);
+  EXPECT_TRUE(rows(*sight, tokens));
+}
+
+TEST_F(SightTest, ManyPicturesGoThroughAFewSlots) {
+  const auto sight = open();
+  std::vector<TokenId> all;
+  for (const auto& entry : std::filesystem::directory_iterator(kModel / "samples")) {
+    const auto tokens = see(*sight, std::filesystem::path("samples") / entry.path().filename());
+    all.insert(all.end(), tokens.begin(), tokens.end());
+  }
+  sight->expect(all, nullptr);
+  for (size_t at = 0; at < all.size(); at += 50) {
+    const std::vector<TokenId> step(all.begin() + static_cast<int64_t>(at),
+                                    all.begin() + static_cast<int64_t>(std::min(at + 50, all.size())));
+    ASSERT_TRUE(rows(*sight, step));
+    sight->done();
+  }
+  sight->end(nullptr);
+  EXPECT_EQ(sight->statistics().encoded, static_cast<int64_t>(all.size()) / kRows);
+}
+
+TEST_F(SightTest, TokensOfNoPictureAreAnError) {
+  const auto sight = open();
+  const auto found = rows(*sight, {-5});
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::invalid_argument);
+}
+
+PictureKey source(uint8_t i) { return {.file = {i}, .detail = {}}; }
+
+std::shared_ptr<const CutPicture> cut() {
+  return std::make_shared<const CutPicture>(
+      CutPicture{.tiles = {},
+                 .places = {},
+                 .parts = {{.text = "<", .tile = -1, .blended = {}}, {.text = {}, .tile = 0, .blended = {}}}});
+}
+
+TEST(Pictures, RowsUsedLastAreKeptUnderTokensOfTheirOwn) {
+  constexpr std::array<int64_t, 2> kCounts{0, 3};
+  Pictures pictures(4, 3 * 4 * sizeof(float) * 2);  // two pictures of three rows
+  const auto add = [&](uint8_t i) { return pictures.add(source(i), {}, cut(), kCounts).prompt[1].rows; };
+  const auto keep = [&](TokenId first, float value) { pictures.keep(first, 0, std::vector<float>(12, value)); };
+  const auto one = add(1), two = add(2);
+  EXPECT_EQ(one, (std::vector<TokenId>{-1, -2, -3}));
+  EXPECT_EQ(two, (std::vector<TokenId>{-4, -5, -6}));
+  keep(-1, 1);
+  keep(-4, 2);
+  EXPECT_EQ(pictures.of(-5), pictures.find(source(2)));
+  EXPECT_EQ(pictures.of(-7), nullptr);
+  EXPECT_FALSE(pictures.rows(*pictures.find(source(1))).empty());  // a use
+  const auto three = add(3);
+  pictures.keep(-7, 0, std::vector<float>(8, 3));
+  EXPECT_FALSE(pictures.has_rows(*pictures.find(source(3))));  // one is missing
+  pictures.keep(-7, 2, std::vector<float>(4, 3));
+  EXPECT_TRUE(pictures.has_rows(*pictures.find(source(3))));
+  EXPECT_FALSE(pictures.has_rows(*pictures.find(source(2))));
+  EXPECT_EQ(*pictures.row(-3), 1);
+  EXPECT_EQ(*pictures.row(-9), 3);
+  EXPECT_EQ(pictures.row(-4), nullptr);
+  EXPECT_EQ(pictures.row(-10), nullptr);
+  // It has the tokens that it had, so that prefixes with it are still good.
+  EXPECT_EQ(add(2), two);
+}
+
+TEST(PicturePlaces, PicturesStandBeforeTheirMessages) {
+  const auto file = GgufFile::open("tests/data/tiny-llama.gguf");
+  ASSERT_TRUE(file);
+  const auto tokenizer = std::move(*make_tokenizer(*file));
+  const auto encode = [&](std::string_view text) {
+    return tokenizer->encode(text, ControlTokens::recognise, Beginning::omit);
+  };
+  const auto rows = [](std::vector<int32_t> tokens) { return PicturePrompt{{.text = {}, .rows = std::move(tokens)}}; };
+  const std::string number(kPictureNumber);
+  // What a person writes is never taken for a picture, even if it looks like the mark of one. Markers are read together
+  // with the text beside them.
+  const std::vector<Message> messages{
+      {.role = "user", .content = "[picture-0:1]?", .pictures = {rows({-1, -2}), rows({-3})}},
+      {.role = "user",
+       .content = "and?",
+       .pictures = {{{.text = "No " + number + ": ", .rows = {-1, -2}}, {.text = " so ", .rows = {}}}}}};
+  const PicturePlaces places(messages);
+  const std::string text = "A:" + places.messages()[0].content + "B:" + places.messages()[1].content;
+  std::vector<TokenId> expected = encode("A:");
+  const auto append = [&](const std::vector<TokenId>& more) {
+    expected.insert(expected.end(), more.begin(), more.end());
+  };
+  append({-1, -2, -3});
+  append(encode("[picture-0:1]?B:No 2: "));
+  append({-1, -2});
+  append(encode(" so and?"));
+  EXPECT_EQ(places.encode(*tokenizer, text, Beginning::omit), expected);
+}
+
+}  // namespace
+}  // namespace nanomind
