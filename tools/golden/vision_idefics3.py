@@ -57,6 +57,8 @@ class Idefics3(common.Family):
             text_config=dict(model_type="llama", hidden_size=48, intermediate_size=96, num_hidden_layers=3,
                              num_attention_heads=3, num_key_value_heads=1, vocab_size=len(self.vocabulary),
                              max_position_embeddings=2048, rms_norm_eps=1e-5, pad_token_id=self.vocabulary.id("<|im_end|>"),
+                             bos_token_id=self.vocabulary.id("<|im_start|>"),
+                             eos_token_id=self.vocabulary.id("<end_of_utterance>"),
                              rope_parameters=dict(rope_type="default", rope_theta=100000.0), tie_word_embeddings=False),
         )  # fmt: skip
         config._attn_implementation = "eager"

@@ -72,6 +72,8 @@ class LlavaOnevision(common.Family):
             text_config=dict(model_type="qwen2", hidden_size=48, intermediate_size=96, num_hidden_layers=3,
                              num_attention_heads=3, num_key_value_heads=1, vocab_size=len(self.vocabulary),
                              max_position_embeddings=4096, rms_norm_eps=1e-6, tie_word_embeddings=False,
+                             bos_token_id=self.vocabulary.id("<|endoftext|>"),
+                             eos_token_id=self.vocabulary.id("<|im_end|>"),
                              rope_parameters=dict(rope_type="default", rope_theta=1000000.0)),
         )  # fmt: skip
         config._attn_implementation = "eager"

@@ -90,7 +90,8 @@ class MiniCpmV46(common.Family):
             vision_config=dict(hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=2,
                                image_size=TABLE * PATCH, patch_size=PATCH),
             text_config=dict(model_type=TEXT_TYPE, hidden_size=64, intermediate_size=64, vocab_size=len(self.vocabulary),
-                             max_position_embeddings=2048, bos_token_id=None, pad_token_id=None,
+                             max_position_embeddings=2048, pad_token_id=None,
+                             bos_token_id=self.vocabulary.id("<|endoftext|>"),
                              eos_token_id=self.vocabulary.id("<|im_end|>")) | TEXT,
         )  # fmt: skip
         config._attn_implementation = "eager"
