@@ -51,7 +51,8 @@ def randomise(model, seed, gain=lambda name, weight: 1.0, centre=about_one):
 def hush(model, vocabulary):
     """Keeps control tokens from being answers, in a model whose head is not its embedding; halves still hold all exactly."""
     ids = vocabulary.control_ids()
-    model.lm_head.weight.data[ids.start : ids.stop] /= 4
+    head = model.lm_head.weight.data
+    head[ids.start : ids.stop] = (head[ids.start : ids.stop] / 4).half().float()
     return model
 
 
