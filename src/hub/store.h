@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of models on this machine. Every complete model is a GGUF file with a small record `<file>.json` beside
 // it; unfinished ones end in `.partial`; what is derived from a model (packed weights) lies in `packed/` under names
-// that begin with the GGUF's file name and a dot. The functions touch the disk only; no connection is ever made.
+// that begin with the GGUF's file name and a dot. Vision files (hub/vision_pair.h) lie there like models, but are parts
+// of some; a file that several models have is there once, and its record names them all. The functions touch the disk
+// only; no connection is ever made.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +21,15 @@ struct StoredModel {
   std::string name = {};            // what to type: a catalog name, "org/repo[:quant]", or the file's stem
   std::filesystem::path path = {};  // the GGUF
   uint64_t bytes = 0;
-  std::string sha256 = {};        // of the whole file, checked when it was stored
-  std::string source = {};        // where it came from, for people
-  std::string architecture = {};  // may be empty
-  std::string licence = {};       // may be empty
-  int64_t modified_ns = 0;        // the file's time when its hash was checked
+  std::string sha256 = {};             // of the whole file, checked when it was stored
+  std::string source = {};             // where it came from, for people
+  std::string architecture = {};       // may be empty
+  std::string licence = {};            // may be empty
+  int64_t modified_ns = 0;             // the file's time when its hash was checked
+  std::vector<std::string> also = {};  // other names that it was pulled under
+  std::filesystem::path vision = {};   // the file here that makes it see; empty: none that is known
+
+  bool has_name(std::string_view wanted) const;
 };
 
 // Where the folder is, from the environment as the caller read it; empty strings mean unset.
@@ -45,9 +51,9 @@ class Store {
   std::filesystem::path packed_dir() const { return root_ / "packed"; }
   std::filesystem::path path_of(std::string_view file) const { return root_ / file; }
 
-  // All complete models, by name. A record whose file is gone or has another size is left out.
+  // All complete models, by name; vision files are none. A record whose file is gone or has another size is left out.
   Result<std::vector<StoredModel>> list() const;
-  // By name, file name or file stem.
+  // By one of its names, file name or file stem.
   Result<std::optional<StoredModel>> find(std::string_view name) const;
   // Removes the model, its record, its side files and unfinished downloads of it. not_found when there is none of
   // these; the bytes set free otherwise.
