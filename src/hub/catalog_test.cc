@@ -56,6 +56,24 @@ TEST(Catalog, ModelsThatSeeHaveTwoFiles) {
   EXPECT_EQ(test::sha256_of(bytes), toy->vision->sha256);
 }
 
+TEST(Catalog, OrderRecommendsTheToyAndThenPhotographs) {
+  const auto catalog = Catalog::builtin();
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  std::vector<std::string> seeing;
+  for (const CatalogEntry& entry : catalog->entries()) {
+    if (!entry.vision) continue;
+    seeing.push_back(entry.name);
+    for (const auto* sources : {&entry.sources, &entry.vision->sources}) {
+      // A hash holds for a revision, not for whatever a branch has later.
+      for (const ModelSource& source : *sources) {
+        if (const auto* hub = std::get_if<HubSource>(&source)) EXPECT_NE(hub->revision, "main") << entry.name;
+      }
+    }
+  }
+  EXPECT_THAT(seeing, testing::ElementsAre("tinyvision", "smolvlm-500m", "smolvlm-256m", "smolvlm2-2.2b",
+                                           "minicpm-v-4.6", "qwen3-vl-2b", "gemma-3-4b"));
+}
+
 std::string vision(const std::string& file, const std::string& source = R"({"bundled":"mmproj-a.gguf"})") {
   return R"(,"vision":{"file":")" + file + R"(","bytes":3,"sha256":")" + std::string(64, 'b') + R"(","sources":[)" +
          source + "]}";
