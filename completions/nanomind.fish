@@ -79,7 +79,8 @@ complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -l regex -
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -f -l ignore-eos -d 'Go on where the model would end'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -f -l verbose -d 'Tell more'
 
-complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -r -l mmproj -d 'File with the eyes of the model'
+complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -r -l mmproj -d 'Vision file of the model'
+complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -f -l no-mmproj -d 'Use no vision file'
 complete -c nanomind -n "__fish_seen_subcommand_from run" -s i -l image -r -d 'Picture to ask about'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -l draft -a lookup -d 'Guess ahead with this'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -l when-full -a 'stop slide' -d 'When the context is full'

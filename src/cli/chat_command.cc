@@ -16,10 +16,11 @@ struct ChatFlags {
   bool verbose = false;
 };
 
-Result<void> run(Context& context, const ChatFlags& flags) {
+Result<void> run(Context& context, ChatFlags& flags) {
   if (flags.verbose) context.console.set_verbosity(Verbosity::verbose);
   TRY(check(flags.answer.sampling.sampler));
   const LocatedModel model = TRY(locate_model(context, flags.model));
+  use_vision(model, flags.engine);
   const auto engine = TRY(load_engine(context, model, flags.engine));
   return chat(context, *engine, model.name, flags.answer, flags.engine);
 }

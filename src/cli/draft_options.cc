@@ -19,6 +19,7 @@ Result<Draft> load_draft(const Context& context, const std::string& what, const 
   }
   EngineFlags small = flags;
   small.context = engine.info().context;
+  small.vision.clear();
   const LocatedModel model = TRY(locate_model(context, what));
   draft.engine = TRY(load_engine(context, model, small));
   if (!same_tokens(engine.tokenizer(), draft.engine->tokenizer())) {

@@ -14,6 +14,7 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
            .outputs = 16,
            .precision = "fast",
            .kv_type = std::string(kv_type_name(settings.kv_type)),
+           .vision = {},
            .memory = {}};
   const std::string group = "Engine";
   command.add_option("-t,--threads", flags.threads, "threads that compute (default: what suits the machine)")
@@ -33,8 +34,13 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
       ->check(CLI::IsMember({"f32", "f16", "q8_0", "q4_0"}))
       ->option_text("f16|q8_0|q4_0")
       ->group(group);
-  command.add_option("--mmproj", flags.vision, "file with the model's eyes, to show it pictures")
-      ->option_text("FILE")
+  CLI::Option* vision = command
+                            .add_option("--mmproj", flags.vision,
+                                        "the model's vision file (default: what it has, or what lies beside it)")
+                            ->option_text("FILE")
+                            ->group(group);
+  command.add_flag("--no-mmproj", flags.no_vision, "use no vision file, even where there is one")
+      ->excludes(vision)
       ->group(group);
   command.add_option("--memory", flags.memory, "most memory to use, like 2G or 512M (default: what is free)")
       ->option_text("SIZE")

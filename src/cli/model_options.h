@@ -22,7 +22,8 @@ struct EngineFlags {
   int64_t outputs = 16;            // EngineOptions::outputs
   std::string precision = "fast";  // of prompts: "fast" or "high"
   std::string kv_type = "f16";     // a KvType's name
-  std::string vision;              // a file with a tower and a projector; empty: none
+  std::string vision;              // a file with a tower and a projector; empty: the model's own, if it has one
+  bool no_vision = false;          // not even that
   std::string memory;              // as typed; empty: the settings' value
 };
 

@@ -8,6 +8,8 @@
 
 #include "cli/interrupt.h"
 #include "cli/quantity.h"
+#include "format/gguf.h"
+#include "hub/vision_pair.h"
 
 namespace nanomind {
 namespace {
@@ -35,25 +37,56 @@ fs::path packed_folder(const Context& context, const fs::path& otherwise) {
 }
 
 LocatedModel located(const Context& context, const StoredModel& model, const Store& store) {
-  return {.name = model.name, .path = model.path, .packed_folder = packed_folder(context, store.packed_dir())};
+  // What was put into the store by hand has no record that names its vision file.
+  const bool by_hand = model.sha256.empty() && model.vision.empty();
+  return {.name = model.name,
+          .path = model.path,
+          .packed_folder = packed_folder(context, store.packed_dir()),
+          .vision = by_hand ? vision_file_beside(model.path) : model.vision};
 }
 
 LocatedModel located(const Context& context, const fs::path& path) {
-  return {.name = path.stem().string(), .path = path, .packed_folder = packed_folder(context, {})};
+  return {.name = path.stem().string(),
+          .path = path,
+          .packed_folder = packed_folder(context, {}),
+          .vision = vision_file_beside(path)};
+}
+
+// The folders where an installation has its files: beside the program in a build, in share/ of its prefix otherwise.
+std::vector<fs::path> bundled_folders() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) return {};
+  const fs::path folder = program.parent_path();
+  return {folder / "share/nanomind", folder.parent_path() / "share/nanomind"};
+}
+
+// Vision files look like models to a person who has a folder of them.
+Result<void> check_is_model(const LocatedModel& model) {
+  const auto file = GgufFile::open(model.path);
+  if (!file || file->get_string("general.architecture").value_or("") != "clip") return {};
+  return fail(
+      ErrorCode::invalid_argument,
+      fmt::format("{0} is a vision file: it makes a model see, and answers nothing itself. Name the model that it "
+                  "was published with: nanomind run MODEL --mmproj {0}",
+                  model.path.string()));
 }
 
 void announce(const Context& context, const ModelName& name, const Catalog& catalog, const Store& store) {
   const auto* short_name = std::get_if<CatalogName>(&name);
   const CatalogEntry* entry = short_name != nullptr ? catalog.find(short_name->name) : nullptr;
   if (entry != nullptr) {
-    context.console.note(fmt::format("Pulling {} ({}, licence {}) into {}", entry->name, format_bytes(entry->bytes),
-                                     entry->licence, store.root().string()));
+    context.console.note(fmt::format("Pulling {} ({}, licence {}) into {}", entry->name,
+                                     format_bytes(missing_bytes(*entry, store)), entry->licence,
+                                     store.root().string()));
   } else {
     context.console.note(fmt::format("Pulling {} into {}", to_string(name), store.root().string()));
   }
 }
 
-Result<std::string> chosen_name(const Context& context, const std::string& text, const Catalog& catalog) {
+}  // namespace
+
+Result<std::string> chosen_model(const Context& context, const std::string& text, const Catalog& catalog) {
   if (!text.empty()) return text;
   if (!context.settings.model.empty()) return context.settings.model;
   if (const CatalogEntry* entry = catalog.default_entry()) return entry->name;
@@ -61,7 +94,14 @@ Result<std::string> chosen_name(const Context& context, const std::string& text,
               "No model was named and the catalog has no default. Name one, or set `model` in config.toml.");
 }
 
-}  // namespace
+uint64_t missing_bytes(const CatalogEntry& entry, const Store& store) {
+  const auto missing = [&](const std::string& file, uint64_t bytes) {
+    std::error_code error;
+    const uint64_t here = fs::file_size(store.path_of(file), error);
+    return !error && here == bytes ? 0 : bytes;
+  };
+  return missing(entry.file, entry.bytes) + (entry.vision ? missing(entry.vision->file, entry.vision->bytes) : 0);
+}
 
 Result<PulledModel> pull_model(const Context& context, const ModelName& name, const Catalog& catalog,
                                const Store& store, PullOptions::Check check) {
@@ -72,6 +112,7 @@ Result<PulledModel> pull_model(const Context& context, const ModelName& name, co
   options.check = check;
   if (const std::string endpoint = environment("HF_ENDPOINT"); !endpoint.empty()) options.hub.endpoint = endpoint;
   options.hub.token = environment("HF_TOKEN");
+  options.bundled_folders = bundled_folders();
   options.progress = [&](const PullProgress& progress) {
     context.console.progress(fmt::format("{} ({})", label(progress.stage), progress.source), progress.done,
                              progress.total);
@@ -88,7 +129,7 @@ Result<PulledModel> pull_model(const Context& context, const ModelName& name, co
 
 Result<LocatedModel> locate_model(const Context& context, const std::string& text) {
   const Catalog catalog = TRY(open_catalog(context));
-  const std::string typed = TRY(chosen_name(context, text, catalog));
+  const std::string typed = TRY(chosen_model(context, text, catalog));
   ModelName name = TRY(parse_model_name(typed));
   const auto* path = std::get_if<PathName>(&name);
   if (path != nullptr) {
@@ -134,6 +175,10 @@ Result<bool> names_model(const Context& context, const std::string& text) {
   return false;
 }
 
+void use_vision(const LocatedModel& model, EngineFlags& flags) {
+  if (flags.vision.empty() && !flags.no_vision) flags.vision = model.vision.string();
+}
+
 Result<std::unique_ptr<Engine>> load_engine(const Context& context, const LocatedModel& model,
                                             const EngineFlags& flags) {
   EngineOptions options{.model = model.path,
@@ -156,7 +201,9 @@ Result<std::unique_ptr<Engine>> load_engine(const Context& context, const Locate
     if (!bytes) return fail(ErrorCode::invalid_argument, "--memory: " + bytes.error().message);
     options.memory_bytes = *bytes;
   }
-  return Engine::load(options);
+  auto engine = Engine::load(options);
+  if (!engine) TRY(check_is_model(model));
+  return engine;
 }
 
 }  // namespace nanomind

