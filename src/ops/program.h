@@ -66,7 +66,7 @@ struct RopeInfo {
   double magnitude_at(int64_t position) const;
 };
 
-enum class Activation : uint8_t { silu, gelu_tanh, gelu, sigmoid, relu_squared, tanh, identity };
+enum class Activation : uint8_t { silu, gelu_tanh, gelu, gelu_quick, sigmoid, relu_squared, tanh, identity };
 
 // Which row of a table a token gets: its own, that of its position in the sequence (or of its place in a picture, where
 // the step gives places), or the first (all tokens the same).
@@ -108,9 +108,10 @@ struct Embed {
   float scale;
   Lookup by;
 };
-// out[T, E] = the rows that a step gives for its tokens, all of which are below 0.
+// out[T, C] = columns [first, first + C) of the rows that a step gives for its tokens below 0; zero for others.
 struct Input {
   ValueId out;
+  int64_t first;
 };
 // Each run of `group` columns of x is divided by its root mean square and multiplied by weight[group], if there is one.
 struct RmsNorm {
@@ -215,6 +216,11 @@ struct Columns {
   ValueId out, x;
   int64_t first;
 };
+// out = the columns of all parts, one part after another.
+struct Join {
+  ValueId out;
+  std::vector<ValueId> parts;
+};
 // out = x * weight[C], each column by its own factor.
 struct ScaleColumns {
   ValueId out, x;
@@ -247,8 +253,8 @@ struct SelectRows {
 
 using Op = std::variant<op::Embed, op::Input, op::RmsNorm, op::MatMul, op::Rope, op::Attention, op::GatedActivation,
                         op::Add, op::Scale, op::Experts, op::SigmoidGate, op::SplitHeads, op::ShortConv, op::DeltaRule,
-                        op::LayerNorm, op::Activate, op::Columns, op::ScaleColumns, op::WeightedSum, op::MatchMagnitude,
-                        op::AboveDeviation, op::SelectRows>;
+                        op::LayerNorm, op::Activate, op::Columns, op::Join, op::ScaleColumns, op::WeightedSum,
+                        op::MatchMagnitude, op::AboveDeviation, op::SelectRows>;
 
 struct Program {
   std::vector<ValueInfo> values;

@@ -50,9 +50,9 @@ Value Recorder::embed(Weight table, float scale, Lookup by) {
   return out;
 }
 
-Value Recorder::input(int64_t columns) {
+Value Recorder::input(int64_t columns, int64_t first) {
   const Value out = value(Rows::tokens, columns);
-  program_.ops.push_back(op::Input{out.id});
+  program_.ops.push_back(op::Input{out.id, first});
   return out;
 }
 
@@ -220,6 +220,20 @@ Value Recorder::columns(Value x, int64_t first, int64_t count) {
   CHECK(first >= 0 && count > 0 && first + count <= info(x).columns);
   const Value out = value(info(x).rows, count);
   program_.ops.push_back(op::Columns{out.id, x.id, first});
+  return out;
+}
+
+Value Recorder::join(std::vector<Value> parts) {
+  CHECK(!parts.empty());
+  int64_t columns = 0;
+  std::vector<ValueId> ids;
+  for (const Value part : parts) {
+    CHECK(info(part).rows == info(parts[0]).rows);
+    columns += info(part).columns;
+    ids.push_back(part.id);
+  }
+  const Value out = value(info(parts[0]).rows, columns);
+  program_.ops.push_back(op::Join{out.id, std::move(ids)});
   return out;
 }
 

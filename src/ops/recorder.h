@@ -33,7 +33,7 @@ class Recorder {
   int rope_table(RopeInfo info);
 
   Value embed(Weight table, float scale = 1.0F, Lookup by = Lookup::token);
-  Value input(int64_t columns);
+  Value input(int64_t columns, int64_t first = 0);
   Value rms_norm(Value x, Weight weight, float eps);        // over the whole row
   Value rms_norm_heads(Value x, Weight weight, float eps);  // over each run of as many columns as the weight has
   Value rms_norm_heads(Value x, int64_t group, float eps);  // over each run of `group` columns, without a weight
@@ -77,6 +77,7 @@ class Recorder {
   };
   Value delta_rule(const DeltaRuleArgs& args);
   Value columns(Value x, int64_t first, int64_t count);
+  Value join(std::vector<Value> parts);
   Value scale_columns(Value x, Weight weight);
   Value weighted_sum(Value base, std::span<const Value> terms, Value weights, int64_t first);
   Value match_magnitude(Value x, Value like, float floor);

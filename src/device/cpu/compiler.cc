@@ -263,7 +263,9 @@ class Compiler {
                                                 .scale = o.scale,
                                                 .by = o.by});
   }
-  void emit_one(const op::Input& o) { result_.instructions.emplace_back(InputStep{.out = matrix(o.out)}); }
+  void emit_one(const op::Input& o) {
+    result_.instructions.emplace_back(InputStep{.out = matrix(o.out), .first = o.first});
+  }
   void emit_one(const op::LayerNorm& o) {
     result_.instructions.emplace_back(LayerNormStep{.out = matrix(o.out),
                                                     .x = matrix(o.x),
@@ -377,6 +379,11 @@ class Compiler {
   void emit_one(const op::Columns& o) {
     result_.instructions.emplace_back(ColumnsStep{.out = matrix(o.out), .x = matrix(o.x), .first = o.first});
   }
+  void emit_one(const op::Join& o) {
+    JoinStep step{.out = matrix(o.out), .parts = {}};
+    for (const ValueId part : o.parts) step.parts.push_back(matrix(part));
+    result_.instructions.emplace_back(std::move(step));
+  }
   void emit_one(const op::ScaleColumns& o) {
     result_.instructions.emplace_back(
         ScaleColumnsStep{.out = matrix(o.out), .x = matrix(o.x), .weight = vector(o.weight)});
@@ -432,6 +439,7 @@ class Compiler {
 
 Matrix* output_of(Instruction& last, const Matrix& output) {
   if (auto* select = std::get_if<SelectStep>(&last)) return &select->out;
+  if (auto* join = std::get_if<JoinStep>(&last)) return &join->out;
   auto* products = std::get_if<ProductStep>(&last);
   // One product: others of the same value would be results that nobody reads.
   return products != nullptr && products->products.size() == 1 && products->products[0].out.rows == output.rows

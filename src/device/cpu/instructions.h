@@ -62,6 +62,7 @@ struct EmbedStep {
 };
 struct InputStep {
   Matrix out;
+  int64_t first;
 };
 struct NormStep {
   Matrix out, x;
@@ -168,6 +169,10 @@ struct ColumnsStep {
   Matrix out, x;
   int64_t first;
 };
+struct JoinStep {
+  Matrix out;
+  std::vector<Matrix> parts;
+};
 struct ScaleColumnsStep {
   Matrix out, x;
   const float* weight;
@@ -191,8 +196,8 @@ struct SelectStep {
 
 using Instruction = std::variant<EmbedStep, InputStep, NormStep, QuantizeStep, ProductStep, RopeStep, AttentionStep,
                                  ActivationStep, AddStep, ScaleStep, ExpertsStep, SigmoidGateStep, LayerNormStep,
-                                 ActivateStep, SplitStep, ShortConvStep, DeltaRuleStep, ColumnsStep, ScaleColumnsStep,
-                                 WeightedSumStep, MatchMagnitudeStep, AboveDeviationStep, SelectStep>;
+                                 ActivateStep, SplitStep, ShortConvStep, DeltaRuleStep, ColumnsStep, JoinStep,
+                                 ScaleColumnsStep, WeightedSumStep, MatchMagnitudeStep, AboveDeviationStep, SelectStep>;
 
 // Rows [begin, end) of a step.
 struct RowGroup {
@@ -215,6 +220,7 @@ struct StepContext {
 
   // The row that is given for token i, which is below 0.
   const float* given(int64_t i) const {
+    if (step.given.size() == step.tokens.size()) return step.given[static_cast<size_t>(i)];
     const auto before = step.tokens.first(static_cast<size_t>(i));
     return step.given[static_cast<size_t>(std::ranges::count_if(before, [](int32_t token) { return token < 0; }))];
   }
@@ -256,6 +262,7 @@ void run(const SplitStep& s, StepContext& context);
 void run(const ShortConvStep& s, StepContext& context);
 void run(const DeltaRuleStep& s, StepContext& context);
 void run(const ColumnsStep& s, StepContext& context);
+void run(const JoinStep& s, StepContext& context);
 void run(const ScaleColumnsStep& s, StepContext& context);
 void run(const WeightedSumStep& s, StepContext& context);
 void run(const MatchMagnitudeStep& s, StepContext& context);

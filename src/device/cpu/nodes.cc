@@ -25,6 +25,7 @@ Uses uses(const Op& op) {
     Uses operator()(const op::LayerNorm& o) const { return {{o.x}, o.out}; }
     Uses operator()(const op::Activate& o) const { return {{o.x}, o.out}; }
     Uses operator()(const op::Columns& o) const { return {{o.x}, o.out}; }
+    Uses operator()(const op::Join& o) const { return {o.parts, o.out}; }
     Uses operator()(const op::ScaleColumns& o) const { return {{o.x}, o.out}; }
     Uses operator()(const op::WeightedSum& o) const {
       Uses u{{o.base, o.weights}, o.out};

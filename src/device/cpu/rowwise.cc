@@ -15,6 +15,8 @@ namespace {
 // what GemmKernels::pack may start at).
 constexpr int64_t kPiece = 2048;
 
+constexpr float kQuickGelu = 1.702F;  // x * sigmoid(1.702 x), OpenAI's CLIP
+
 // Brings `piece`, columns [begin, begin + n) of a row of x, into the form that the step's products read; the last piece
 // also clears the unit that pads the row to a whole block.
 void quantize_piece(const StepContext& context, const float* piece, const Matrix& x, int64_t row, int64_t begin,
@@ -43,13 +45,25 @@ void multiply(const float* gate, const float* up, int64_t n, float* out) {
 
 namespace {
 
-void activate(Activation activation, const float* x, int64_t n, float* out) {
+// The widest kernels compute gates; these are gates of nothing but a factor.
+struct Factors {
+  alignas(64) float of[kPiece];
+  explicit Factors(float factor) { std::ranges::fill(of, factor); }
+};
+
+void activate(const KernelTable& kernels, Activation activation, const float* x, int64_t n, float* out) {
+  static const Factors ones(1.0F), unscaled(1.0F / kQuickGelu);
+  if (activation == Activation::silu) return kernels.swiglu(x, ones.of, n, out);
+  if (activation == Activation::gelu_tanh) return kernels.geglu(x, ones.of, n, out);
+  if (activation == Activation::gelu_quick) {
+    for (int64_t i = 0; i < n; ++i) out[i] = kQuickGelu * x[i];
+    return kernels.swiglu(out, unscaled.of, n, out);
+  }
   for (int64_t i = 0; i < n; ++i) {
     switch (activation) {
-      case Activation::silu: out[i] = x[i] / (1 + std::exp(-x[i])); break;
+      case Activation::silu:
       case Activation::gelu_tanh:
-        out[i] = 0.5F * x[i] * (1 + std::tanh(0.7978845608F * (x[i] + 0.044715F * x[i] * x[i] * x[i])));
-        break;
+      case Activation::gelu_quick: break;
       case Activation::gelu: out[i] = 0.5F * x[i] * (1 + std::erf(x[i] * 0.7071067812F)); break;
       case Activation::sigmoid: out[i] = 1 / (1 + std::exp(-x[i])); break;
       case Activation::relu_squared: out[i] = x[i] > 0 ? x[i] * x[i] : 0; break;
@@ -80,7 +94,8 @@ GatedActivation gated_activation(const KernelTable& kernels, Activation activati
     case Activation::sigmoid: return sigmoid_gate;
     case Activation::relu_squared: return relu_squared_gate;
     case Activation::identity: return multiply;
-    case Activation::tanh: break;  // no model gates by it
+    case Activation::gelu_quick:
+    case Activation::tanh: break;  // no model gates by them
   }
   return nullptr;
 }
@@ -102,8 +117,12 @@ void run(const EmbedStep& s, StepContext& context) {
 }
 
 void run(const InputStep& s, StepContext& context) {
-  for_rows(context, context.rows(Rows::tokens),
-           [&](int64_t i) { std::copy_n(context.step.given[static_cast<size_t>(i)], s.out.columns, s.out.row(i)); });
+  for_rows(context, context.rows(Rows::tokens), [&](int64_t i) {
+    if (context.step.tokens[static_cast<size_t>(i)] < 0)
+      std::copy_n(context.given(i) + s.first, s.out.columns, s.out.row(i));
+    else
+      std::fill_n(s.out.row(i), s.out.columns, 0.0F);
+  });
 }
 
 void run(const NormStep& s, StepContext& context) {
@@ -141,8 +160,11 @@ void run(const LayerNormStep& s, StepContext& context) {
 
 void run(const ActivateStep& s, StepContext& context) {
   for_rows(context, context.rows(s.x.rows), [&](int64_t i) {
-    activate(s.activation, s.x.row(i), s.x.columns, s.out.row(i));
-    if (s.quantized.data != nullptr) quantize_piece(context, s.out.row(i), s.out, i, 0, s.out.columns, s.quantized);
+    for (int64_t begin = 0; begin < s.x.columns; begin += kPiece) {
+      const int64_t n = std::min(kPiece, s.x.columns - begin);
+      activate(context.kernels, s.activation, s.x.row(i) + begin, n, s.out.row(i) + begin);
+      if (s.quantized.data != nullptr) quantize_piece(context, s.out.row(i) + begin, s.out, i, begin, n, s.quantized);
+    }
   });
 }
 

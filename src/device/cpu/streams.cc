@@ -35,6 +35,13 @@ void run(const ColumnsStep& s, StepContext& context) {
            [&](int64_t i) { std::copy_n(s.x.row(i) + s.first, s.out.columns, s.out.row(i)); });
 }
 
+void run(const JoinStep& s, StepContext& context) {
+  for_rows(context, context.rows(s.out.rows), [&](int64_t i) {
+    float* to = s.out.row(i);
+    for (const Matrix& part : s.parts) to = std::copy_n(part.row(i), part.columns, to);
+  });
+}
+
 void run(const ScaleColumnsStep& s, StepContext& context) {
   for_rows(context, context.rows(s.x.rows), [&](int64_t i) {
     const float* x = s.x.row(i);

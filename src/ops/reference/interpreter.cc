@@ -37,11 +37,10 @@ std::vector<float> Interpreter::run(std::span<const int32_t> tokens, std::span<c
 
 void Interpreter::apply(const op::Embed& o) {
   const int64_t n = columns(o.out);
-  int64_t given = 0;
   for (size_t i = 0; i < tokens_.size(); ++i) {
     int64_t row = 0;
     if (o.by == Lookup::token && tokens_[i] < 0) {
-      std::copy_n(extras_.given.begin() + given++ * n, n, value(o.out).begin() + static_cast<int64_t>(i) * n);
+      std::copy_n(given(i).begin(), n, value(o.out).begin() + static_cast<int64_t>(i) * n);
       continue;
     }
     if (o.by == Lookup::token) row = tokens_[i];
@@ -52,7 +51,24 @@ void Interpreter::apply(const op::Embed& o) {
   }
 }
 
-void Interpreter::apply(const op::Input& o) { value(o.out).assign(extras_.given.begin(), extras_.given.end()); }
+std::span<const float> Interpreter::given(size_t i) const {
+  if (tokens_[i] >= 0) return {};
+  const auto is_given = [](int32_t token) { return token < 0; };
+  const auto all = static_cast<size_t>(std::ranges::count_if(tokens_, is_given));
+  const auto before = static_cast<size_t>(std::ranges::count_if(tokens_.first(i), is_given));
+  const size_t width = extras_.given.size() / all;
+  return extras_.given.subspan(before * width, width);
+}
+
+void Interpreter::apply(const op::Input& o) {
+  const auto n = static_cast<size_t>(columns(o.out));
+  std::vector<float>& out = value(o.out);
+  std::ranges::fill(out, 0.0F);
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    if (tokens_[i] < 0)
+      std::ranges::copy(given(i).subspan(static_cast<size_t>(o.first), n), out.begin() + static_cast<int64_t>(i * n));
+  }
+}
 
 void Interpreter::apply(const op::RmsNorm& o) {
   const std::span<const float> x = value(o.x);

@@ -48,6 +48,7 @@ class Interpreter {
   void apply(const op::LayerNorm& o);
   void apply(const op::Activate& o);
   void apply(const op::Columns& o);
+  void apply(const op::Join& o);
   void apply(const op::ScaleColumns& o);
   void apply(const op::WeightedSum& o);
   void apply(const op::MatchMagnitude& o);
@@ -60,6 +61,8 @@ class Interpreter {
   };
   Range seen(const op::Attention& o, int64_t t) const;
 
+  // The row given for token i, or nothing.
+  std::span<const float> given(size_t i) const;
   int64_t rows(ValueId id) const;
   int64_t columns(ValueId id) const { return program_.values[static_cast<size_t>(id)].columns; }
   std::vector<float>& value(ValueId id);

@@ -52,6 +52,7 @@ double activate(Activation activation, double x) {
     case Activation::silu: return silu(x);
     case Activation::gelu_tanh: return gelu_tanh(x);
     case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::gelu_quick: return x * sigmoid(1.702 * x);
     case Activation::sigmoid: return 1 / (1 + std::exp(-x));
     case Activation::relu_squared: return x > 0 ? x * x : 0;
     case Activation::tanh: return std::tanh(x);

@@ -15,6 +15,15 @@ void Interpreter::apply(const op::Columns& o) {
   for (int64_t i = 0; i < rows(o.x); ++i) std::copy_n(x.begin() + i * columns(o.x) + o.first, n, out.begin() + i * n);
 }
 
+void Interpreter::apply(const op::Join& o) {
+  std::vector<float>& out = value(o.out);
+  const int64_t width = columns(o.out);
+  for (int64_t row = 0; row < rows(o.out); ++row) {
+    auto to = out.begin() + row * width;
+    for (const ValueId part : o.parts) to = std::copy_n(value(part).begin() + row * columns(part), columns(part), to);
+  }
+}
+
 void Interpreter::apply(const op::ScaleColumns& o) {
   const std::vector<float>& x = value(o.x);
   const std::span<const float> factors = weight(o.weight);
