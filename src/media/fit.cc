@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "base/result.h"
 
@@ -55,16 +56,20 @@ Placement place_over(Size picture, Size canvas) {
   return {.scaled = size, .left = -((size.width - canvas.width) / 2), .top = -((size.height - canvas.height) / 2)};
 }
 
-Image fit_inside(const Image& image, Size canvas, Filter filter, Rgb background) {
-  const Placement place = place_inside(image.size, canvas);
-  Image picture = resize(image, place.scaled, filter);
-  if (picture.size == canvas) return picture;
+Image center_on(const Image& image, Size canvas, Rgb background) {
+  check_sizes(image.size, canvas);
+  const int left = (canvas.width - image.size.width) / 2, top = (canvas.height - image.size.height) / 2;
+  CHECK(left >= 0 && top >= 0);
   Image result(canvas);
   fill(result, background);
-  for (int y = 0; y < picture.size.height; ++y) {
-    std::memcpy(result.row(place.top + y) + 3 * static_cast<size_t>(place.left), picture.row(y), picture.row_bytes());
-  }
+  for (int y = 0; y < image.size.height; ++y)
+    std::memcpy(result.row(top + y) + 3 * static_cast<size_t>(left), image.row(y), image.row_bytes());
   return result;
+}
+
+Image fit_inside(const Image& image, Size canvas, Filter filter, Rgb background) {
+  Image picture = resize(image, place_inside(image.size, canvas).scaled, filter);
+  return picture.size == canvas ? std::move(picture) : center_on(picture, canvas, background);
 }
 
 Image fit_over(const Image& image, Size canvas, Filter filter) {

@@ -22,6 +22,9 @@ Placement place_inside(Size picture, Size canvas);
 // with "shortest_edge" and a centre crop.
 Placement place_over(Size picture, Size canvas);
 
+// The picture in the middle of a canvas that is at least as large (the odd pixel of a border goes right and below).
+Image center_on(const Image& image, Size canvas, Rgb background);
+
 // The picture so placed, with `background` around it. A picture of the canvas's own size is unchanged. Both take time
 // and memory by the size of picture and canvas only, whatever the shape.
 Image fit_inside(const Image& image, Size canvas, Filter filter, Rgb background);

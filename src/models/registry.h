@@ -30,7 +30,8 @@ struct Model {
   int64_t context_length = 0;  // tokens that it was trained for
   int64_t vocabulary = 0;      // V
   int64_t layers = 0;
-  int64_t width = 0;  // E
+  int64_t width = 0;           // E
+  int64_t picture_levels = 1;  // parts of [E] that a picture's row has: for the first layer, and for the next ones
   ModelResult result;
   bool whole_sequences = false;  // tokens see later ones, so a sequence must be one step
   Program program;

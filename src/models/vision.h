@@ -54,13 +54,15 @@ struct TileLayout {
   std::vector<int32_t> places;        // [T] Step::places; empty: the patches in order
   std::vector<RowCoordinates> where;  // [T] Step::where; may be empty
   std::vector<int32_t> windows;       // Step::groups of the first stage; may be empty
+  std::vector<float> added;           // [T, C] columns that follow each patch's samples; may be empty
   std::vector<int32_t> results;       // [R] rows of the last stage that are the tile's, in order
 };
 
 // A brick of the chain from patches to rows. The first stages are the tower, the last is the projector.
 struct VisionStage {
-  Program program;    // input [T, C] -> [T, C']
-  int64_t merge = 1;  // so many neighbouring rows of the stage before, joined, are one row of the input
+  Program program;          // input [T, C] -> [T, C']
+  int64_t merge = 1;        // so many neighbouring rows of the stage before, joined, are one row of the input
+  std::vector<float> lead;  // [C] a row before those of the stage before; may be empty
 };
 
 struct VisionModel {
@@ -73,6 +75,7 @@ struct VisionModel {
   std::vector<VisionStage> stages;
   std::vector<float> mark;  // [E] of BlendedRow; empty where there is none
   bool whole = false;       // rows of one tile see each other in the language model
+  int64_t joined_side = 0;  // above 0: rows stand in the plane (Step::where) in the language model; patches of a row
   std::function<CutPicture(const Image& picture, const PictureDetail& detail)> cut;
   std::function<TileLayout(PatchGrid grid)> layout;
 };

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tensor/half.h"
 #include "tensor/packed_layout.h"
 
 namespace nanomind {
@@ -177,8 +178,30 @@ std::vector<float> WeightReader::floats_of(const std::string& name, int64_t elem
   return numbers;
 }
 
-Weight WeightReader::filters(std::string_view name, int64_t rows, int64_t channels, int64_t size) {
-  return bind(fmt::format("{}.weight", name), {rows, channels, size, size}, {rows, channels * size * size}, 0);
+std::vector<float> WeightReader::matrix_floats(std::string_view name, int64_t rows, int64_t columns) {
+  std::vector<float> numbers(static_cast<size_t>(rows * columns), 0.0F);
+  const GgufTensor* tensor = file_.tensor(fmt::format("{}.weight", name));
+  const bool fits = tensor != nullptr && tensor->dtype && tensor->shape == Shape{rows, columns};
+  if (!fits || (tensor->dtype != DType::f32 && tensor->dtype != DType::f16 && tensor->dtype != DType::bf16)) {
+    complain(fmt::format("Tensor {}.weight is missing or is not of type F32, F16 or BF16 and shape [{}, {}].", name,
+                         rows, columns));
+    return numbers;
+  }
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    uint16_t half = 0;
+    if (tensor->dtype == DType::f32) {
+      std::memcpy(&numbers[i], tensor->data.data() + 4 * i, 4);
+    } else {
+      std::memcpy(&half, tensor->data.data() + 2 * i, 2);
+      numbers[i] = tensor->dtype == DType::f16 ? float_from_half(half) : float_from_bf16(half);
+    }
+  }
+  return numbers;
+}
+
+Weight WeightReader::filters(std::string_view name, int64_t rows, int64_t channels, int64_t size,
+                             std::string_view suffix) {
+  return bind(fmt::format("{}.{}", name, suffix), {rows, channels, size, size}, {rows, channels * size * size}, 0);
 }
 
 Weight WeightReader::bind(const std::string& name, const Shape& whole, const Shape& shape, int64_t first) {

@@ -39,8 +39,10 @@ class WeightReader {
   // Tensor "<name>.weight" (or another suffix) of exactly this shape; vectors are given to devices as floats.
   Weight matrix(std::string_view name, int64_t rows, int64_t columns);
   Weight vector(std::string_view name, int64_t elements, std::string_view suffix = "weight");
-  // Tensor "<name>.weight" [rows, channels, size, size] of filters that do not overlap, as a matrix of so many rows.
-  Weight filters(std::string_view name, int64_t rows, int64_t channels, int64_t size);
+  // Tensor "<name>.weight" (or another suffix) [rows, channels, size, size] of filters that do not overlap, as a matrix
+  // of so many rows.
+  Weight filters(std::string_view name, int64_t rows, int64_t channels, int64_t size,
+                 std::string_view suffix = "weight");
   // Rows and columns of matrix "<name>.weight", 1 where it is missing.
   int64_t tensor_rows(std::string_view name) const;
   int64_t tensor_columns(std::string_view name) const;
@@ -71,6 +73,8 @@ class WeightReader {
   // The numbers of the small F32 tensor "<name>.weight", or of one of exactly this name.
   std::vector<float> floats(std::string_view name, int64_t elements);
   std::vector<float> floats_of(const std::string& tensor, int64_t elements);
+  // All numbers of matrix "<name>.weight" [rows, columns] of type F32, F16 or BF16.
+  std::vector<float> matrix_floats(std::string_view name, int64_t rows, int64_t columns);
 
   // Records a failure found by the model itself: the file is not as it should be, or we cannot run it.
   void complain(std::string message) { failures_.push_back(std::move(message)); }

@@ -41,9 +41,11 @@ Result<Model> build_decoder(const GgufFile& file, std::string architecture,
     LayerStyle style = d.style;
     if (d.adapt) d.adapt(i, style);
     x = decoder_layer(rec, layers[static_cast<size_t>(i)], p, style, x);
+    if (i < d.picture_layers) x = rec.add(x, rec.input(p.width, (i + 1) * p.width));
   }
   const Value logits = head_product(rec, apply_norm(rec, norm, rec.select_outputs(x), p.eps), head, head_bias);
   Model model = finish_model(std::move(architecture), p, std::move(rec), rec.scale(logits, d.logit_scale, d.logit_cap));
+  model.picture_levels = 1 + d.picture_layers;
   if (rotary.long_info) {
     model.long_ropes.push_back({.rope = d.style.rope, .info = std::move(*rotary.long_info), .beyond = rotary.beyond});
   }

@@ -23,7 +23,8 @@ struct DecoderPlan {
   std::function<void(int64_t layer, LayerStyle& style)> adapt;
   std::function<void(RotaryPlan& rotary)> adapt_rope;  // the same for the file's rotary positions
   std::function<RopeInfo(RopeInfo)> query_rope;        // makes that of q from that of k, where they differ
-  bool has_positions = true;  // rotary ones; else a table of positions is added to the embedding
+  int64_t picture_layers = 0;  // first layers, to whose results a part of its own of a picture's row is added
+  bool has_positions = true;   // rotary ones; else a table of positions is added to the embedding
   float embedding_scale = 1.0F;
   float logit_scale = 1.0F;
   float logit_cap = 0;  // 0: none

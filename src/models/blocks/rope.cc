@@ -67,6 +67,29 @@ RopeInfo rope_table(RopePairs pairs, double theta, int64_t rotated) {
   return info;
 }
 
+std::vector<uint8_t> read_rope_axes(WeightReader& reader, RopeSections sections, int64_t pairs) {
+  const std::vector<float> counts = reader.list("rope.dimension_sections", GgufType::i32, 4);
+  const auto time = static_cast<int64_t>(counts[0]), height = static_cast<int64_t>(counts[1]);
+  const auto width = static_cast<int64_t>(counts[2]);
+  std::vector<uint8_t> axes(static_cast<size_t>(pairs), 0);
+  if (time < 0 || height < 0 || width < 0 || time + height + width > pairs) {
+    reader.complain("rope.dimension_sections does not divide the rotary pairs.");
+    return axes;
+  }
+  for (int64_t i = 0; i < pairs; ++i) {
+    uint8_t axis = 0;
+    if (sections == RopeSections::in_order) {
+      axis = i < time ? 0 : i < time + height ? 1 : 2;
+    } else if (i % 3 == 1 && i < 3 * height) {
+      axis = 1;
+    } else if (i % 3 == 2 && i < 3 * width) {
+      axis = 2;
+    }
+    axes[static_cast<size_t>(i)] = axis;
+  }
+  return axes;
+}
+
 RotaryPlan read_rotary(WeightReader& reader, const RotaryDefaults& defaults) {
   const int64_t rotated = reader.count_or("rope.dimension_count", defaults.rotated, 2, defaults.head_dim);
   const double theta = reader.number_or("rope.freq_base", defaults.theta);

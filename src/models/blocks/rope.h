@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "models/weights.h"
 #include "ops/program.h"
@@ -28,6 +29,11 @@ struct RotaryDefaults {
   int64_t trained_context = 0;
 };
 RotaryPlan read_rotary(WeightReader& reader, const RotaryDefaults& defaults);
+
+// The axes of M-RoPE (arXiv 2409.12191) by key rope.dimension_sections, which says how many pairs turn by time, height
+// and width: one section after another, or in turns as long as sections last (Qwen3-VL), the rest by time.
+enum class RopeSections : uint8_t { in_order, in_turns };
+std::vector<uint8_t> read_rope_axes(WeightReader& reader, RopeSections sections, int64_t pairs);
 
 // theta^(-2i/rotated) for i < rotated / 2, in double and then rounded.
 RopeInfo rope_table(RopePairs pairs, double theta, int64_t rotated);

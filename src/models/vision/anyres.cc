@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "media/fit.h"
 #include "media/resize.h"
 #include "models/vision/tower.h"
 
@@ -42,16 +42,6 @@ Size fitted(Size picture, Size canvas) {
   const double y = static_cast<double>(canvas.height) / picture.height;
   if (x < y) return {canvas.width, std::min(static_cast<int>(std::ceil(picture.height * x)), canvas.height)};
   return {std::min(static_cast<int>(std::ceil(picture.width * y)), canvas.width), canvas.height};
-}
-
-// On `background`, in the middle.
-Image on_canvas(const Image& picture, Size canvas, Rgb background) {
-  Image result(canvas);
-  fill(result, background);
-  const int left = (canvas.width - picture.size.width) / 2, top = (canvas.height - picture.size.height) / 2;
-  for (int y = 0; y < picture.size.height; ++y)
-    std::memcpy(result.row(top + y) + 3 * static_cast<size_t>(left), picture.row(y), picture.row_bytes());
-  return result;
 }
 
 // A rectangle of the large grid of rows.
@@ -127,26 +117,27 @@ class Mosaic {
   int64_t across_, down_;  // tiles
 };
 
-// One of several pictures is one tile: a square with borders.
-CutPicture cut_square(const Image& picture, const AnyResolution& o) {
+}  // namespace
+
+CutPicture cut_square(const Image& picture, int tile, Rgb border) {
   const int longer = std::max(picture.size.width, picture.size.height);
-  const Size tile{o.tile, o.tile}, square{longer, longer};
   CutPicture cut;
-  cut.tiles.push_back(resize(on_canvas(picture, square, o.border), tile, kFilter));
-  const double scale = static_cast<double>(o.tile) / longer;
+  cut.tiles.push_back(resize(center_on(picture, {longer, longer}, border), {tile, tile}, kFilter));
+  const double scale = static_cast<double>(tile) / longer;
   cut.places.push_back({.left = -static_cast<double>((longer - picture.size.width) / 2),
                         .top = -static_cast<double>((longer - picture.size.height) / 2),
                         .scale_x = scale,
                         .scale_y = scale});
   cut.parts.push_back({.text = {}, .tile = 0, .blended = {}});
-  cut.parts.push_back({.text = {}, .tile = -1, .blended = {kMark}});
   return cut;
 }
 
-}  // namespace
-
 CutPicture cut_any_resolution(const Image& picture, const AnyResolution& o, const PictureDetail& detail) {
-  if (detail.company == PictureDetail::Company::several) return cut_square(picture, o);
+  if (detail.company == PictureDetail::Company::several) {
+    CutPicture square = cut_square(picture, o.tile, o.border);
+    square.parts.push_back({.text = {}, .tile = -1, .blended = {kMark}});
+    return square;
+  }
   const Size tile{o.tile, o.tile};
   CutPicture cut;
   cut.tiles.push_back(resize(picture, tile, kFilter));
@@ -157,7 +148,7 @@ CutPicture cut_any_resolution(const Image& picture, const AnyResolution& o, cons
     return cut;
   }
   const Size large = best_size(picture.size, o, detail), scaled = fitted(picture.size, large);
-  const Image canvas = on_canvas(resize(picture, scaled, kFilter), large, Rgb{});
+  const Image canvas = center_on(resize(picture, scaled, kFilter), large, Rgb{});
   const int border_x = (large.width - scaled.width) / 2, border_y = (large.height - scaled.height) / 2;
   for (int top = 0; top < large.height; top += o.tile) {
     for (int left = 0; left < large.width; left += o.tile) {

@@ -20,6 +20,9 @@ struct AnyResolution {
   Rgb border;               // of pictures that are one of several
 };
 
+// One tile: the picture made square by borders, then scaled.
+CutPicture cut_square(const Image& picture, int tile, Rgb border);
+// One of several pictures is that with a mark; one alone is the whole and tiles.
 CutPicture cut_any_resolution(const Image& picture, const AnyResolution& options, const PictureDetail& detail);
 
 }  // namespace nanomind

@@ -25,21 +25,48 @@ int64_t blocks_read(WeightReader& r, const TowerParams& p) {
   return layer;
 }
 
+// Towers of CLIP (arXiv 2103.00020) have a row of their own before the patches', and a norm before the blocks: the
+// first stage only embeds then.
+Result<bool> record_class_row(const GgufFile& file, VisionModel& model) {
+  if (file.tensor("v.class_embd") == nullptr) return false;
+  Recorder rec;
+  WeightReader r(file, rec, "clip");
+  const TowerParams p = read_tower(r, model);
+  TRY(r.check());
+  const int64_t places = p.side() * p.side() + 1;
+  const Value x = tower_patches(r, rec, p, places);
+  std::vector<float> lead = r.floats_of("v.class_embd", p.width);
+  const std::vector<float> positions = r.matrix_floats("v.position_embd", places, p.width);
+  TRY(r.check());
+  for (size_t i = 0; i < lead.size(); ++i) lead[i] += positions[i];
+  model.stages.push_back({.program = std::move(rec).finish(rec.select_outputs(x))});
+  model.stages.push_back({.program = {}, .merge = 1, .lead = std::move(lead)});
+  return true;
+}
+
 Result<TowerParams> record_tower(const GgufFile& file, VisionModel& model) {
+  const bool embedded = TRY(record_class_row(file, model));
   Recorder rec;
   WeightReader r(file, rec, "clip");
   const TowerParams p = read_tower(r, model);
   const int64_t read = blocks_read(r, p);
   TRY(r.check());
-  Value x = tower_patches(r, rec, p, p.side() * p.side());
+  if (embedded) declare_tower_keys(rec, p);
+  Value x = embedded ? rec.input(p.width) : tower_patches(r, rec, p, p.side() * p.side());
+  const Norm first = r.has_tensor("v.pre_ln") ? bind_tower_norm(r, "v.pre_ln", p.width) : Norm();
   std::vector<TowerLayer> layers;
   for (int64_t i = 0; i < read; ++i) layers.push_back(bind_tower_layer(r, p, i));
   // The last norm belongs to all blocks together.
   const bool whole = read == p.blocks && r.has_tensor("v.post_ln");
   const Norm last = whole ? bind_tower_norm(r, "v.post_ln", p.width) : Norm();
   TRY(r.check());
+  x = apply_norm(rec, first, x, p.eps);
   for (const TowerLayer& w : layers) x = tower_layer(rec, p, w, x);
-  model.stages.push_back({.program = std::move(rec).finish(rec.select_outputs(apply_norm(rec, last, x, p.eps)))});
+  Program program = std::move(rec).finish(rec.select_outputs(apply_norm(rec, last, x, p.eps)));
+  if (embedded)
+    model.stages.back().program = std::move(program);
+  else
+    model.stages.push_back({.program = std::move(program)});
   return p;
 }
 
@@ -77,6 +104,12 @@ CutPicture pad(const Image& picture, int side) {
   return cut;
 }
 
+// As processors make it of the means: cut off, not rounded.
+Rgb mean_colour(const VisionModel& model) {
+  const auto sample = [&](size_t c) { return static_cast<uint8_t>(255 * model.normalization.mean[c]); };
+  return {.red = sample(0), .green = sample(1), .blue = sample(2)};
+}
+
 // The number at the end of "anyres_max_9".
 int tiles_of(std::string_view ratio) {
   const size_t at = ratio.find_last_not_of("0123456789") + 1;
@@ -109,8 +142,7 @@ Result<AnyResolution> read_any_resolution(const GgufFile& file, const TowerParam
   // Old converters kept the publisher's name.
   const bool old = file.tensor("model.image_newline") != nullptr;
   model.mark = r.floats_of(old ? "model.image_newline" : "v.image_newline", model.width);
-  const auto gray = [&](size_t c) { return static_cast<uint8_t>(255 * model.normalization.mean[c]); };
-  any.border = {.red = gray(0), .green = gray(1), .blue = gray(2)};
+  any.border = mean_colour(model);
   TRY(r.check());
   return any;
 }
@@ -124,7 +156,18 @@ Result<VisionModel> build_llava(const GgufFile& file) {
   model.most_patches = p.side() * p.side();
   const auto side = static_cast<int>(p.image_size);
   model.cut = [side](const Image& picture, const PictureDetail&) { return pad(picture, side); };
-  model.layout = [](PatchGrid grid) { return square_layout(grid, 1); };
+  const Rgb gray = mean_colour(model);
+  if (file.get_string("clip.vision.image_aspect_ratio").value_or("") == "pad")
+    model.cut = [side, gray](const Image& picture, const PictureDetail&) { return cut_square(picture, side, gray); };
+  const bool leads = model.stages.size() > 2;
+  model.layout = [leads](PatchGrid grid) {
+    TileLayout layout = square_layout(grid, 1);
+    if (leads) {
+      for (int32_t& place : layout.places) ++place;
+      for (int32_t& row : layout.results) ++row;
+    }
+    return layout;
+  };
   if (file.find("clip.vision.image_grid_pinpoints") != nullptr) {
     model.cut = [any = TRY(read_any_resolution(file, p, model))](const Image& picture, const PictureDetail& detail) {
       return cut_any_resolution(picture, any, detail);

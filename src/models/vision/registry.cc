@@ -21,6 +21,8 @@ constexpr Entry kEntries[] = {
     {"idefics3", build_idefics3},
     {"minicpmv4_6", build_minicpmv4_6},
     {"gemma3", build_gemma3_vision},
+    {"qwen2.5vl_merger", build_qwen25_vision},
+    {"qwen3vl_merger", build_qwen3_vision},
 };
 
 // Files of models that also hear say it for each of the two.

@@ -10,5 +10,7 @@ Result<VisionModel> build_llava(const GgufFile& file);
 Result<VisionModel> build_idefics3(const GgufFile& file);
 Result<VisionModel> build_minicpmv4_6(const GgufFile& file);
 Result<VisionModel> build_gemma3_vision(const GgufFile& file);
+Result<VisionModel> build_qwen25_vision(const GgufFile& file);
+Result<VisionModel> build_qwen3_vision(const GgufFile& file);
 
 }  // namespace nanomind

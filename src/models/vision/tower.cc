@@ -30,53 +30,68 @@ TowerParams read_tower(WeightReader& r, VisionModel& model) {
     r.complain("The standard deviations of pictures must be above 0.");
   p.activation = r.flag_or("use_gelu", false)   ? Activation::gelu_tanh
                  : r.flag_or("use_silu", false) ? Activation::silu
-                                                : Activation::gelu;
+                                                : Activation::gelu_quick;
   model.patch_size = p.patch_size;
   return p;
 }
 
-Norm bind_tower_norm(WeightReader& r, const std::string& name, int64_t width) {
-  const Norm norm = bind_norm(r, NormKind::layer, name, width);
-  if (!norm.bias.present()) r.complain(fmt::format("Tensor {}.bias is missing.", name));
+Norm bind_tower_norm(WeightReader& r, const std::string& name, int64_t width, NormKind kind) {
+  const Norm norm = bind_norm(r, kind, name, width);
+  if (kind == NormKind::layer && !norm.bias.present()) r.complain(fmt::format("Tensor {}.bias is missing.", name));
   return norm;
 }
 
 SelfAttention bind_tower_attention(WeightReader& r, const TowerParams& p, const std::string& prefix) {
-  const auto square = [&](const char* part) { return r.matrix(prefix + part, p.width, p.width); };
-  const auto bias = [&](const char* part) { return r.optional_vector(prefix + part, p.width, "bias"); };
-  return {.q = square("attn_q"),
-          .k = square("attn_k"),
-          .v = square("attn_v"),
-          .o = square("attn_out"),
-          .q_bias = bias("attn_q"),
-          .k_bias = bias("attn_k"),
-          .v_bias = bias("attn_v"),
-          .o_bias = bias("attn_out")};
+  SelfAttention w{.o = r.matrix(prefix + "attn_out", p.width, p.width),
+                  .o_bias = r.optional_vector(prefix + "attn_out", p.width, "bias")};
+  const std::string joined = prefix + "attn_qkv";
+  const bool is_joined = r.has_tensor(joined);
+  const auto bind = [&](int64_t part, const char* name, Weight& weight, Weight& bias) {
+    if (!is_joined) {
+      weight = r.matrix(prefix + name, p.width, p.width);
+      bias = r.optional_vector(prefix + name, p.width, "bias");
+      return;
+    }
+    const WeightReader::Rows rows{.first = part * p.width, .rows = p.width, .total = 3 * p.width};
+    weight = r.matrix_rows(joined, rows, p.width);
+    if (r.has_tensor(joined, "bias")) bias = r.vector_rows(joined, rows, "bias");
+  };
+  bind(0, "attn_q", w.q, w.q_bias);
+  bind(1, "attn_k", w.k, w.k_bias);
+  bind(2, "attn_v", w.v, w.v_bias);
+  return w;
 }
 
 TowerLayer bind_tower_layer(WeightReader& r, const TowerParams& p, int64_t i) {
   const std::string prefix = fmt::format("v.blk.{}.", i);
-  std::string up = prefix + "ffn_up", down = prefix + "ffn_down";
+  std::string up = prefix + "ffn_up", down = prefix + "ffn_down", gate = prefix + "ffn_gate";
   // Old converters called the first matrix "down".
   if (p.feed_forward != p.width && r.tensor_rows(down) == p.feed_forward) std::swap(up, down);
-  return {.attention_norm = bind_tower_norm(r, prefix + "ln1", p.width),
-          .ffn_norm = bind_tower_norm(r, prefix + "ln2", p.width),
+  GatedFeedForward ffn{.gate = {},
+                       .up = r.matrix(up, p.feed_forward, p.width),
+                       .down = r.matrix(down, p.width, p.feed_forward),
+                       .gate_bias = {},
+                       .up_bias = r.optional_vector(up, p.feed_forward, "bias"),
+                       .down_bias = r.optional_vector(down, p.width, "bias")};
+  if (r.has_tensor(gate)) {
+    ffn.gate = r.matrix(gate, p.feed_forward, p.width);
+    ffn.gate_bias = r.optional_vector(gate, p.feed_forward, "bias");
+  }
+  return {.attention_norm = bind_tower_norm(r, prefix + "ln1", p.width, p.norm),
+          .ffn_norm = bind_tower_norm(r, prefix + "ln2", p.width, p.norm),
           .attention = bind_tower_attention(r, p, prefix),
-          .ffn = {.gate = {},
-                  .up = r.matrix(up, p.feed_forward, p.width),
-                  .down = r.matrix(down, p.width, p.feed_forward),
-                  .gate_bias = {},
-                  .up_bias = r.optional_vector(up, p.feed_forward, "bias"),
-                  .down_bias = r.optional_vector(down, p.width, "bias")}};
+          .ffn = ffn};
 }
 
 Value tower_attention(Recorder& rec, const TowerParams& p, const SelfAttention& w, Value x, Mask mask) {
-  const Value mixed = rec.attention({.q = rec.matmul(x, w.q, w.q_bias),
-                                     .k = rec.matmul(x, w.k, w.k_bias),
+  const auto head_dim = static_cast<int>(p.head_dim());
+  const auto turned = [&](Value v) { return p.rope == kNoRope ? v : rec.rope(v, p.rope, head_dim); };
+  const Value mixed = rec.attention({.q = turned(rec.matmul(x, w.q, w.q_bias)),
+                                     .k = turned(rec.matmul(x, w.k, w.k_bias)),
                                      .v = rec.matmul(x, w.v, w.v_bias),
                                      .layer = kTowerKeys,
                                      .heads = static_cast<int>(p.heads),
-                                     .scale = 1.0F / std::sqrt(static_cast<float>(p.head_dim())),
+                                     .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
                                      .mask = mask});
   return rec.matmul(mixed, w.o, w.o_bias);
 }
@@ -85,8 +100,8 @@ void declare_tower_keys(Recorder& rec, const TowerParams& p) {
   CHECK(rec.kv_layer({p.heads, p.head_dim()}) == kTowerKeys);
 }
 
-Value tower_layer(Recorder& rec, const TowerParams& p, const TowerLayer& w, Value x) {
-  x = rec.add(x, tower_attention(rec, p, w.attention, apply_norm(rec, w.attention_norm, x, p.eps), Mask::none));
+Value tower_layer(Recorder& rec, const TowerParams& p, const TowerLayer& w, Value x, Mask mask) {
+  x = rec.add(x, tower_attention(rec, p, w.attention, apply_norm(rec, w.attention_norm, x, p.eps), mask));
   return rec.add(x, feed_forward(rec, w.ffn, apply_norm(rec, w.ffn_norm, x, p.eps), p.activation));
 }
 

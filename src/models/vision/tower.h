@@ -22,6 +22,8 @@ struct TowerParams {
   int64_t width = 0, feed_forward = 0, heads = 0;
   float eps = 0;
   Activation activation = Activation::gelu;
+  NormKind norm = NormKind::layer;
+  int rope = kNoRope;  // of queries and keys
 
   int64_t side() const { return image_size / patch_size; }  // patches
   int64_t head_dim() const { return width / heads; }
@@ -30,21 +32,22 @@ struct TowerParams {
 // Keys clip.vision.*; also fills in what `model` has of them.
 TowerParams read_tower(WeightReader& reader, VisionModel& model);
 
-// LayerNorm, whose bias must be there.
-Norm bind_tower_norm(WeightReader& reader, const std::string& name, int64_t width);
+// A LayerNorm's bias must be there.
+Norm bind_tower_norm(WeightReader& reader, const std::string& name, int64_t width, NormKind kind = NormKind::layer);
 
 struct TowerLayer {
   Norm attention_norm, ffn_norm;
   SelfAttention attention;
-  GatedFeedForward ffn;  // without a gate
+  GatedFeedForward ffn;  // often without a gate
 };
+// Tensors <prefix>attn_q, _k, _v, or attn_qkv with all three, and attn_out.
 SelfAttention bind_tower_attention(WeightReader& reader, const TowerParams& p, const std::string& prefix);
 // Tensors v.blk.<i>.*, of files whose two feed-forward matrices have each other's names too.
 TowerLayer bind_tower_layer(WeightReader& reader, const TowerParams& p, int64_t i);
 
 // x: [T, C] -> [T, C].
 Value tower_attention(Recorder& rec, const TowerParams& p, const SelfAttention& w, Value x, Mask mask);
-Value tower_layer(Recorder& rec, const TowerParams& p, const TowerLayer& w, Value x);
+Value tower_layer(Recorder& rec, const TowerParams& p, const TowerLayer& w, Value x, Mask mask = Mask::none);
 // Keys and values of a tower are of no use after their layer, so all its layers keep them in one place: this one, to be
 // declared before the first.
 inline constexpr int kTowerKeys = 0;
