@@ -36,6 +36,7 @@ void LocalBatch::plan() {
   tokens_.clear();
   given_.clear();
   groups_.clear();
+  where_.clear();
   sequences_.clear();
   outputs_.clear();
   working_.clear();
@@ -59,10 +60,10 @@ void LocalBatch::plan(Member& member) {
     return;
   }
   if (work->tokens.empty()) return;
-  const size_t given = given_.size(), groups = groups_.size();
-  if (const auto found = append_rows(work->tokens, member.answer->cancel_flag()); !found) {
+  const size_t given = given_.size();
+  if (const auto found = append_rows(member.answer->sequence().tokens(), work->tokens, member.answer->cancel_flag());
+      !found) {
     given_.resize(given);
-    groups_.resize(groups);
     if (found.error().code == ErrorCode::cancelled)
       member.answer->end(FinishReason::cancelled);
     else
@@ -78,10 +79,13 @@ void LocalBatch::plan(Member& member) {
   working_.push_back(&member);
 }
 
-Result<void> LocalBatch::append_rows(std::span<const TokenId> tokens, const std::atomic<bool>* cancel) {
+Result<void> LocalBatch::append_rows(std::span<const TokenId> before, std::span<const TokenId> tokens,
+                                     const std::atomic<bool>* cancel) {
   if (host_.sight == nullptr) return {};
+  TRY(host_.sight->append_rows(tokens, cancel, given_));
   host_.sight->append_groups(tokens, groups_);
-  return host_.sight->append_rows(tokens, cancel, given_);
+  host_.sight->append_where(before, tokens, where_);
+  return {};
 }
 
 void LocalBatch::run() {
@@ -89,6 +93,7 @@ void LocalBatch::run() {
       host_.executable->run({.tokens = tokens_,
                              .given = given_,
                              .sequences = sequences_,
+                             .where = where_,
                              .groups = groups_,
                              .outputs = outputs_,
                              .kv_cache = &host_.cache->buffer(),

@@ -32,8 +32,9 @@ class LocalBatch final : public Batch {
   };
   void plan();
   void plan(Member& member);
-  // Rows of what stands for pictures, for the step.
-  Result<void> append_rows(std::span<const TokenId> tokens, const std::atomic<bool>* cancel);
+  // What a step needs besides of tokens that may stand for pictures, after those `before`.
+  Result<void> append_rows(std::span<const TokenId> before, std::span<const TokenId> tokens,
+                           const std::atomic<bool>* cancel);
   void run();
   void report_ended();
 
@@ -42,6 +43,7 @@ class LocalBatch final : public Batch {
   std::vector<TokenId> tokens_;
   std::vector<const float*> given_;
   std::vector<int32_t> groups_;
+  std::vector<RowCoordinates> where_;
   std::vector<SequenceRows> sequences_;
   std::vector<int32_t> outputs_;
   std::vector<Member*> working_;  // in the order of the step's rows

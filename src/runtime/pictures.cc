@@ -9,6 +9,20 @@
 
 namespace nanomind {
 
+Picture::Spot Picture::spot(TokenId token) const {
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    const std::vector<TokenId>& rows = prompt[i].rows;
+    if (rows.empty() || token > rows.front() || token < rows.back()) continue;
+    const auto row = static_cast<int64_t>(rows.front() - token);
+    const PatchGrid& grid = grids[i];
+    return {.down = static_cast<int32_t>(row / grid.columns),
+            .across = static_cast<int32_t>(row % grid.columns),
+            .reach = static_cast<int32_t>(std::max(grid.rows, grid.columns)),
+            .last = token == rows.back()};
+  }
+  return {};
+}
+
 const Picture* Pictures::find(const PictureKey& source) const {
   const auto found = sources_.find(source);
   return found == sources_.end() ? nullptr : &pictures_.at(found->second);
@@ -22,18 +36,20 @@ const Picture* Pictures::of(TokenId token) const {
 }
 
 const Picture& Pictures::add(const PictureKey& source, Size size, std::shared_ptr<const CutPicture> cut,
-                             std::span<const int64_t> part_rows) {
+                             std::span<const PatchGrid> part_rows) {
   CHECK(part_rows.size() == cut->parts.size());
   if (const auto found = sources_.find(source); found != sources_.end()) {
     Picture& picture = pictures_.at(found->second);
     picture.cut = std::move(cut);
     return picture;
   }
-  Picture picture{.source = source, .size = size, .first = next_, .places = cut->places, .prompt = {}};
+  Picture picture{.source = source, .size = size, .first = next_, .places = cut->places, .prompt = {}, .grids = {}};
   for (size_t i = 0; i < part_rows.size(); ++i) {
-    PicturePart part{.text = cut->parts[i].text, .rows = std::vector<TokenId>(static_cast<size_t>(part_rows[i]))};
+    PicturePart part{.text = cut->parts[i].text,
+                     .rows = std::vector<TokenId>(static_cast<size_t>(part_rows[i].count()))};
     for (TokenId& token : part.rows) token = next_--;
-    picture.count += part_rows[i];
+    picture.count += part_rows[i].count();
+    picture.grids.push_back(part_rows[i]);
     picture.prompt.push_back(std::move(part));
   }
   CHECK(picture.count > 0);

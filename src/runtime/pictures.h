@@ -31,6 +31,14 @@ struct Picture {
   std::shared_ptr<const CutPicture> cut;  // null once its rows are kept
   std::vector<TilePlace> places;          // of its tiles
   PicturePrompt prompt;
+  std::vector<PatchGrid> grids;  // of the rows of each part, where they are those of a tile
+
+  // Where a row stands from the first of its part, and how far the part reaches.
+  struct Spot {
+    int32_t down = 0, across = 0, reach = 0;
+    bool last = false;  // of its part
+  };
+  Spot spot(TokenId token) const;
 
   TokenId last() const { return first - static_cast<TokenId>(count) + 1; }
 };
@@ -44,9 +52,9 @@ class Pictures {
   const Picture* find(const PictureKey& source) const;
   // The picture that a token stands for, null for none.
   const Picture* of(TokenId token) const;
-  // `part_rows` are the rows of each part. A picture that was here before keeps its tokens.
+  // `part_rows` are the rows of each part, as a grid or in one line. A picture that was here before keeps its tokens.
   const Picture& add(const PictureKey& source, Size size, std::shared_ptr<const CutPicture> cut,
-                     std::span<const int64_t> part_rows);
+                     std::span<const PatchGrid> part_rows);
 
   // Keeps rows [n, width] of a picture from row `begin` on; rows come in order.
   void keep(TokenId first, int64_t begin, std::span<const float> rows);

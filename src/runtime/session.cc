@@ -27,14 +27,17 @@ Result<LocalSession::Evaluated> LocalSession::step(std::span<const TokenId> toke
   std::iota(wanted_.begin(), wanted_.end(), static_cast<int32_t>(rows - outputs));
   given_.clear();
   groups_.clear();
+  where_.clear();
   if (host_.sight != nullptr) {
     host_.sight->append_groups(tokens.first(static_cast<size_t>(rows)), groups_);
+    host_.sight->append_where(sequence_->tokens(), tokens.first(static_cast<size_t>(rows)), where_);
     TRY(host_.sight->append_rows(tokens.first(static_cast<size_t>(rows)), cancel, given_));
   }
   const SequenceRows sequence = sequence_->rows(rows);
   const auto out = host_.executable->run({.tokens = tokens.first(static_cast<size_t>(rows)),
                                           .given = given_,
                                           .sequences = {&sequence, 1},
+                                          .where = where_,
                                           .groups = groups_,
                                           .outputs = wanted_,
                                           .kv_cache = &host_.cache->buffer(),

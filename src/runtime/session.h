@@ -49,6 +49,7 @@ class LocalSession final : public Session {
   std::vector<int32_t> wanted_;  // rows of a step
   std::vector<const float*> given_;
   std::vector<int32_t> groups_;
+  std::vector<RowCoordinates> where_;
   std::span<const float> logits_;
 };
 

@@ -25,9 +25,13 @@ int64_t tile_rows(const VisionModel& model, const Image& tile) {
   return static_cast<int64_t>(model.layout(grid).results.size());
 }
 
-int64_t part_rows(const VisionModel& model, const CutPicture& cut, const CutPicture::Part& part) {
-  if (part.tile < 0) return static_cast<int64_t>(part.blended.size());
-  return tile_rows(model, cut.tiles[static_cast<size_t>(part.tile)]);
+// The rows of a part, as the grid that they are in the plane where that matters.
+PatchGrid part_grid(const VisionModel& model, const CutPicture& cut, const CutPicture::Part& part) {
+  if (part.tile < 0) return {.rows = 1, .columns = static_cast<int64_t>(part.blended.size())};
+  const Image& tile = cut.tiles[static_cast<size_t>(part.tile)];
+  const int64_t side = model.joined_side * model.patch_size;
+  if (side == 0) return {.rows = 1, .columns = tile_rows(model, tile)};
+  return {.rows = tile.size.height / side, .columns = tile.size.width / side};
 }
 
 bool is_blended(const CutPicture& cut) {
@@ -73,13 +77,13 @@ class Sight::Writer {
 Result<std::unique_ptr<Sight>> Sight::open(Device& reader, const SightOptions& options) {
   GgufFile file = TRY(GgufFile::open(options.encoder.file));
   VisionModel model = TRY(build_vision(file));
-  if (model.width != options.model_width * model.levels) {
+  if (model.width != options.model_width * model.levels || model.levels != options.model_levels) {
     return fail(
         ErrorCode::invalid_argument,
         fmt::format("{} makes rows of {} numbers, but {} reads rows of {}: they do not belong together. Use the "
                     "file that was published with the language model (--mmproj FILE), or none (--no-mmproj).",
-                    options.encoder.file.string(), model.width / model.levels, options.model.string(),
-                    options.model_width));
+                    options.encoder.file.string(), model.width, options.model.string(),
+                    options.model_width * options.model_levels));
   }
   std::unique_ptr<Sight> sight(new Sight(std::move(file), std::move(model), options));
   const int64_t step_rows = std::max(options.step_rows, sight->least_step_rows());
@@ -107,8 +111,8 @@ Result<const Picture*> Sight::see(std::span<const std::byte> file, const Picture
   if (known != nullptr && (known->cut != nullptr || pictures_.has_rows(*known))) return known;
   const Image image = TRY(decode_image(file));
   auto cut = std::make_shared<const CutPicture>(model_.cut(image, detail));
-  std::vector<int64_t> rows;
-  for (const CutPicture::Part& part : cut->parts) rows.push_back(part_rows(model_, *cut, part));
+  std::vector<PatchGrid> rows;
+  for (const CutPicture::Part& part : cut->parts) rows.push_back(part_grid(model_, *cut, part));
   return &pictures_.add(source, image.size, std::move(cut), rows);
 }
 
@@ -139,6 +143,25 @@ void Sight::append_groups(std::span<const TokenId> tokens, std::vector<int32_t>&
     else
       groups.push_back(1);
   }
+}
+
+void Sight::append_where(std::span<const TokenId> before, std::span<const TokenId> tokens,
+                         std::vector<RowCoordinates>& where) const {
+  if (model_.joined_side == 0) return;
+  int32_t next = 0;
+  const auto place = [&](TokenId token) -> RowCoordinates {
+    const Picture* picture = pictures_.of(token);
+    if (picture == nullptr) {
+      const int32_t at = next++;
+      return {at, at, at};
+    }
+    const Picture::Spot spot = picture->spot(token);
+    const int32_t at = next;
+    if (spot.last) next += spot.reach;
+    return {at, at + spot.down, at + spot.across};
+  };
+  for (const TokenId token : before) place(token);
+  for (const TokenId token : tokens) where.push_back(place(token));
 }
 
 void Sight::expect(std::span<const TokenId> tokens, const std::atomic<bool>* cancel) {
@@ -245,7 +268,7 @@ Result<void> Sight::encode(const Job& job) {
   for (const CutPicture::Part& part : cut.parts) {
     if (part.tile >= 0) {
       const size_t first = first_rows[static_cast<size_t>(part.tile)];
-      const auto count = static_cast<size_t>(part_rows(model_, cut, part));
+      const auto count = static_cast<size_t>(part_grid(model_, cut, part).count());
       for (size_t i = first; i < first + count; ++i)
         std::ranges::copy(std::span(all).subspan(i * width, width), TRY(writer.next_row()).begin());
     }

@@ -34,6 +34,7 @@ struct SightOptions {
   std::function<Result<std::unique_ptr<Device>>()> open_device;  // of the bricks; called on the thread
   std::filesystem::path model;                                   // of the language model, for errors
   int64_t model_width = 0;                                       // E of the language model
+  int64_t model_levels = 1;                                      // Model::picture_levels
   int64_t step_rows = 0;                                         // most rows that one of its steps reads
   uint64_t memory_bytes = 0;  // budget of the bricks; 0: what the system has available
   VisionBricks bricks = VisionBricks::stay;
@@ -58,6 +59,9 @@ class Sight {
   int64_t fit(std::span<const TokenId> tokens, int64_t most) const;
   // Whether a step may begin with tokens[at].
   bool may_begin(std::span<const TokenId> tokens, int64_t at) const;
+  // Appends Step::where of `tokens`, which come after those `before`; nothing for models to which it does not matter.
+  void append_where(std::span<const TokenId> before, std::span<const TokenId> tokens,
+                    std::vector<RowCoordinates>& where) const;
   // Appends Step::groups of the tokens.
   void append_groups(std::span<const TokenId> tokens, std::vector<int32_t>& groups) const;
 

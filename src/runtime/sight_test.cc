@@ -224,7 +224,7 @@ std::shared_ptr<const CutPicture> cut() {
 }
 
 TEST(Pictures, RowsUsedLastAreKeptUnderTokensOfTheirOwn) {
-  constexpr std::array<int64_t, 2> kCounts{0, 3};
+  constexpr std::array<PatchGrid, 2> kCounts{PatchGrid{}, PatchGrid{.rows = 1, .columns = 3}};
   Pictures pictures(4, 3 * 4 * sizeof(float) * 2);  // two pictures of three rows
   const auto add = [&](uint8_t i) { return pictures.add(source(i), {}, cut(), kCounts).prompt[1].rows; };
   const auto keep = [&](TokenId first, float value) { pictures.keep(first, 0, std::vector<float>(12, value)); };

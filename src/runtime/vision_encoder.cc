@@ -13,7 +13,7 @@ namespace {
 // Rows of a stage's step for the largest tile.
 int64_t most_rows(const VisionModel& model, size_t stage) {
   int64_t rows = model.most_patches;
-  for (size_t i = 0; i <= stage; ++i) rows /= model.stages[i].merge;
+  for (size_t i = 0; i <= stage; ++i) rows = rows / model.stages[i].merge + (model.stages[i].lead.empty() ? 0 : 1);
   return rows;
 }
 
@@ -30,7 +30,8 @@ Result<void> VisionEncoder::prepare(Device& device, const GgufFile& file, const 
   const std::filesystem::path folder =
       options.packed_folder.empty() ? options.file.parent_path() : options.packed_folder;
   weights_.emplace(TRY(open_or_pack(file, options.file, {.directory = folder, .log = &options.log})));
-  const int64_t blocks = (model_.most_patches + kKvBlockTokens - 1) / kKvBlockTokens;
+  const int64_t most = model_.most_patches + 1;  // and a row that leads
+  const int64_t blocks = (most + kKvBlockTokens - 1) / kKvBlockTokens;
   for (const VisionStage& stage : model_.stages)
     bindings_.push_back(TRY(WeightBinding::bind(stage.program, file, *weights_)));
   for (size_t i = 0; i < model_.stages.size(); ++i) {
@@ -44,7 +45,7 @@ Result<void> VisionEncoder::prepare(Device& device, const GgufFile& file, const 
   }
   blocks_.resize(static_cast<size_t>(blocks));
   std::iota(blocks_.begin(), blocks_.end(), 0);
-  const auto tokens = static_cast<size_t>(model_.most_patches);
+  const auto tokens = static_cast<size_t>(most);
   tokens_.assign(tokens, -1);
   all_.resize(tokens);
   std::iota(all_.begin(), all_.end(), 0);
@@ -58,15 +59,39 @@ uint64_t VisionEncoder::activation_bytes() const {
   return bytes;
 }
 
-void VisionEncoder::give(const OutputRows& rows, int64_t merge) {
+void VisionEncoder::give(const Image& tile, const TileLayout& layout) {
+  const auto patch = static_cast<size_t>(model_.patch_size), samples = 3 * patch * patch;
+  patches_.resize(layout.patches.size() * samples);
+  patchify(tile, static_cast<int>(patch), model_.normalization, patches_);
   given_.clear();
-  if (merge == 1 || rows.stride == rows.columns) {
-    for (int64_t i = 0; i < rows.rows; i += merge) given_.push_back(rows.row(i).data());
+  const auto patch_row = [&](size_t i) {
+    return std::span<const float>(patches_).subspan(static_cast<size_t>(layout.patches[i]) * samples, samples);
+  };
+  if (layout.added.empty()) {
+    for (size_t i = 0; i < layout.patches.size(); ++i) given_.push_back(patch_row(i).data());
+    return;
+  }
+  const size_t columns = layout.added.size() / layout.patches.size();
+  joined_.clear();
+  joined_.reserve(layout.patches.size() * (samples + columns));
+  for (size_t i = 0; i < layout.patches.size(); ++i) {
+    given_.push_back(joined_.data() + joined_.size());
+    const auto row = patch_row(i), added = std::span(layout.added).subspan(i * columns, columns);
+    joined_.insert(joined_.end(), row.begin(), row.end());
+    joined_.insert(joined_.end(), added.begin(), added.end());
+  }
+}
+
+void VisionEncoder::give(const OutputRows& rows, const VisionStage& next) {
+  given_.clear();
+  if (!next.lead.empty()) given_.push_back(next.lead.data());
+  if (next.merge == 1 || rows.stride == rows.columns) {
+    for (int64_t i = 0; i < rows.rows; i += next.merge) given_.push_back(rows.row(i).data());
     return;
   }
   joined_.resize(static_cast<size_t>(rows.rows * rows.columns));
   for (int64_t i = 0; i < rows.rows; ++i) std::ranges::copy(rows.row(i), joined_.begin() + i * rows.columns);
-  for (int64_t i = 0; i < rows.rows; i += merge) given_.push_back(joined_.data() + i * rows.columns);
+  for (int64_t i = 0; i < rows.rows; i += next.merge) given_.push_back(joined_.data() + i * rows.columns);
 }
 
 Result<OutputRows> VisionEncoder::run(size_t stage, std::span<const int32_t> outputs, std::span<float> results,
@@ -90,14 +115,11 @@ Result<void> VisionEncoder::encode(const Image& tile, const Room& room, const st
   const int64_t patch = model_.patch_size;
   const TileLayout layout = model_.layout({.rows = tile.size.height / patch, .columns = tile.size.width / patch});
   CHECK(static_cast<int64_t>(layout.patches.size()) <= model_.most_patches);
-  patches_.resize(layout.patches.size() * static_cast<size_t>(3 * patch * patch));
-  patchify(tile, static_cast<int>(patch), model_.normalization, patches_);
-  given_.clear();
-  for (const int32_t i : layout.patches) given_.push_back(patches_.data() + i * 3 * patch * patch);
+  give(tile, layout);
   const size_t last = stages_.size() - 1;
   for (size_t i = 0; i < last; ++i) {
     const OutputRows rows = TRY(run(i, std::span<const int32_t>(all_).first(given_.size()), {}, layout, cancel));
-    give(rows, model_.stages[i + 1].merge);
+    give(rows, model_.stages[i + 1]);
   }
   const std::vector<const float*> inputs = std::exchange(given_, {});
   for (size_t done = 0; done < layout.results.size();) {

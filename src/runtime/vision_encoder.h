@@ -55,8 +55,10 @@ class VisionEncoder {
   };
   explicit VisionEncoder(const VisionModel& model) : model_(model) {}
   Result<void> prepare(Device& device, const GgufFile& file, const VisionOptions& options);
-  // Rows of the input of a stage, out of `merge` neighbouring rows each.
-  void give(const OutputRows& rows, int64_t merge);
+  // The patches of a tile as the input of the first stage.
+  void give(const Image& tile, const TileLayout& layout);
+  // Rows of a stage's result as the input of the next.
+  void give(const OutputRows& rows, const VisionStage& next);
   Result<OutputRows> run(size_t stage, std::span<const int32_t> outputs, std::span<float> results,
                          const TileLayout& layout, const std::atomic<bool>* cancel);
 

@@ -141,12 +141,14 @@ TEST_P(VisionGolden, RowsAreThoseOfTheReference) {
       SCOPED_TRACE(isa + " " + c["pictures"].dump());
       const auto expected = floats_of_base64(c["rows"].get<std::string>());
       const auto width = c["row_width"].get<int64_t>();
+      const int64_t levels = GetParam() == "qwen3_vl" ? 3 : 1;
       auto sight = Sight::open(
           *reader,
           {.encoder = {.file = mmproj(), .packed_folder = folder_, .precision = PromptPrecision::high, .log = {}},
            .open_device = [&] { return open_device("cpu", {.threads = 2, .isa = isa}); },
            .model = "the language model",
-           .model_width = c.value("text_width", width),
+           .model_width = width / levels,
+           .model_levels = levels,
            .step_rows = 64});
       ASSERT_TRUE(sight) << sight.error().message;
       std::vector<TokenId> tokens;
@@ -180,7 +182,8 @@ TEST_P(VisionGolden, RowsAreThoseOfTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, VisionGolden,
-                         ::testing::Values("idefics3", "minicpmv4_6", "minicpmv4_6-4x", "llava_onevision", "gemma3"),
+                         ::testing::Values("idefics3", "minicpmv4_6", "minicpmv4_6-4x", "llava_onevision", "gemma3",
+                                           "qwen2_5_vl", "qwen3_vl", "llava"),
                          [](const auto& tested) {
                            std::string name = tested.param;
                            std::ranges::replace(name, '-', '_');
