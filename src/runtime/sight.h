@@ -4,7 +4,7 @@
 // language model reads one picture while the next is made. Rows that were read are kept, in memory and, with a cache
 // folder, on disk. Bricks are loaded when the first picture needs them.
 //
-//   see ─► Pictures (tokens, tiles) ─► expect ─► [thread: tower ─► projector] ─► Ring ─► rows ─► Step::given
+//   see --> Pictures (tokens, tiles) --> expect --> [thread: tower --> projector] --> Ring --> rows --> Step::given
 //
 // Of one thread, as the engine is, but for what the constructor's thread does inside.
 #pragma once
