@@ -37,9 +37,11 @@ Result<void> VisionEncoder::prepare(Device& device, const GgufFile& file, const 
   for (size_t i = 0; i < model_.stages.size(); ++i) {
     const bool last = i + 1 == model_.stages.size();
     const int64_t rows = last ? std::min(most_rows(model_, i), kPieceRows) : most_rows(model_, i);
-    auto executable = TRY(device.compile(
-        model_.stages[i].program,
-        {.weights = bindings_[i].views(), .max_tokens = rows, .max_outputs = rows, .precision = options.precision}));
+    auto executable = TRY(device.compile(model_.stages[i].program, {.weights = bindings_[i].views(),
+                                                                    .max_tokens = rows,
+                                                                    .max_outputs = rows,
+                                                                    .precision = options.precision,
+                                                                    .kv_type = KvType::f32}));
     const size_t bytes = executable->kv_block_bytes() * static_cast<size_t>(blocks);
     stages_.push_back({.executable = std::move(executable), .cache = TRY(device.allocate(std::max<size_t>(1, bytes)))});
   }

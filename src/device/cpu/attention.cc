@@ -12,7 +12,7 @@
 namespace nanomind::cpu {
 namespace {
 
-constexpr int kTileRows = 16;           // stacked query rows of one task
+constexpr int kTileRows = 24;           // stacked query rows of one task; kernels take six at a time
 constexpr int64_t kFewTiles = 4;        // per thread
 constexpr int64_t kAttentionParts = 8;  // per thread, at most
 constexpr int64_t kMinPartBlocks = 4;   // of keys: less work than this does not pay for merging

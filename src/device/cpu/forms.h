@@ -47,7 +47,9 @@ class FormChooser {
   DType dtype_of(const Op& product) const;
   bool serves(const GemmKernels& gemm, const Node& products) const;
   bool may_be_fast(ValueId id) const;
-  int64_t width() const;
+  bool reads_pictures() const;
+  bool has_integer_products() const;
+  bool is_wide() const;
 
   std::set<ValueId> read_as_floats_;  // by what is no product
   const Program& program_;

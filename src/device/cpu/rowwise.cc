@@ -73,6 +73,23 @@ void activate(const KernelTable& kernels, Activation activation, const float* x,
   }
 }
 
+// Sums of few floats in lanes, which a compiler can keep in vectors, and those in double.
+template <typename F>
+double sum_in_lanes(int64_t n, const F& term) {
+  constexpr int64_t kLanes = 16, kRun = 32 * kLanes;
+  double total = 0;
+  int64_t c = 0;
+  while (c + kLanes <= n) {
+    float lanes[kLanes] = {};
+    for (const int64_t end = std::min(c + kRun, n - n % kLanes); c < end; c += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(c + lane);
+    }
+    for (const float lane : lanes) total += lane;
+  }
+  for (; c < n; ++c) total += term(c);
+  return total;
+}
+
 void rms_norm(const float* x, int64_t n, float eps, float* out) {
   double squares = 0;
   for (int64_t c = 0; c < n; ++c) squares += static_cast<double>(x[c]) * x[c];
@@ -142,17 +159,15 @@ void run(const LayerNormStep& s, StepContext& context) {
     const float* x = s.x.row(i);
     float* out = s.out.row(i);
     const int64_t n = s.x.columns;
-    double sum = 0, squares = 0;
-    for (int64_t c = 0; c < n; ++c) sum += x[c];
-    const auto mean = static_cast<float>(sum / static_cast<double>(n));
-    for (int64_t c = 0; c < n; ++c) squares += static_cast<double>(x[c] - mean) * (x[c] - mean);
+    const auto mean = static_cast<float>(sum_in_lanes(n, [&](int64_t c) { return x[c]; }) / static_cast<double>(n));
+    const double squares = sum_in_lanes(n, [&](int64_t c) { return (x[c] - mean) * (x[c] - mean); });
     const auto scale = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(n) + s.eps));
-    for (int64_t c = 0; c < n; ++c) out[c] = (x[c] - mean) * scale;
-    if (s.weight != nullptr) {
-      for (int64_t c = 0; c < n; ++c) out[c] *= s.weight[c];
-    }
-    if (s.bias != nullptr) {
-      for (int64_t c = 0; c < n; ++c) out[c] += s.bias[c];
+    if (s.weight != nullptr && s.bias != nullptr) {
+      for (int64_t c = 0; c < n; ++c) out[c] = (x[c] - mean) * scale * s.weight[c] + s.bias[c];
+    } else {
+      for (int64_t c = 0; c < n; ++c)
+        out[c] =
+            (x[c] - mean) * scale * (s.weight != nullptr ? s.weight[c] : 1.0F) + (s.bias != nullptr ? s.bias[c] : 0);
     }
     if (s.quantized.data != nullptr) quantize_piece(context, out, s.out, i, 0, n, s.quantized);
   });

@@ -120,6 +120,44 @@ struct Panel {
   }
 };
 
+// 16-bit floats, rounded to 8 bits per unit as Q8_0 has them.
+template <typename Float>
+struct Rounded {
+  using Block = typename Float::Block;
+  static constexpr Traits kTraits{.bits = 8, .offset = 0, .halves = 1, .min = false};
+};
+
+template <typename Float>
+struct Panel<Rounded<Float>> {
+  static_assert(Float::Block::kColumns == kUnitColumns);
+
+  static void unpack(const std::byte* group, int64_t first, int count, int g, PanelUnit* panel) {
+    const auto* blocks = reinterpret_cast<const typename Float::Block*>(group) + first;
+    for (int u = 0; u < count; ++u) unpack_unit(blocks[u], g, panel[u]);
+  }
+
+ private:
+  static void unpack_unit(const typename Float::Block& block, int g, PanelUnit& panel) {
+    __m512 bound = _mm512_setzero_ps();
+    for (int c = 0; c < kUnitColumns; ++c) bound = _mm512_max_ps(bound, _mm512_abs_ps(Float::widen(block.w[c])));
+    const __mmask16 large = _mm512_cmp_ps_mask(bound, _mm512_set1_ps(kTiny), _CMP_GT_OQ);
+    const __m512 inverse = _mm512_maskz_div_ps(large, _mm512_set1_ps(127), bound);
+    __m512i start = _mm512_setzero_si512();
+    for (int p = 0; p < 8; ++p) {
+      __m512i codes = _mm512_setzero_si512();
+      each<4>([&] [[gnu::always_inline]] (auto i) {
+        const int column = p / 2 * 8 + kColumnOrder[p % 2 * 4 + i];
+        const __m512i code = _mm512_cvtps_epi32(_mm512_mul_ps(Float::widen(block.w[column]), inverse));
+        codes = _mm512_or_si512(codes, _mm512_slli_epi32(_mm512_and_si512(code, _mm512_set1_epi32(255)), 8 * i));
+      });
+      start = _mm512_dpbusd_epi32(start, _mm512_set1_epi8(-128), codes);
+      _mm512_store_si512(panel.q[p][g], codes);
+    }
+    _mm512_store_si512(panel.start[0][g], _mm512_sub_epi32(_mm512_setzero_si512(), start));
+    _mm512_store_ps(panel.scale[0][g], _mm512_mul_ps(bound, _mm512_set1_ps(1.0F / 127)));
+  }
+};
+
 // As assembly, because GCC 12 otherwise copies and spills sums that fill the register file. x: bytes, w: signed bytes.
 [[gnu::always_inline]] inline void add_quads(__m512i& sum, __m512i x, __m512i w) {
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
@@ -234,7 +272,6 @@ void multiply(const GemmArgs& a) {
 
 }  // namespace
 
-// Float weights have no codes of 8 bits, so they are not offered.
 void install_gemm_fast(KernelTable& table) {
   GemmKernels& gemm = table.gemm_fast;
   gemm.min_width = kMinWidth;
@@ -243,6 +280,8 @@ void install_gemm_fast(KernelTable& table) {
   gemm.scratch_bytes = scratch_bytes;
   gemm.pack = pack;
   for_each_format([&]<typename Format>(IntWeight type) { gemm.multiply[static_cast<int>(type)] = multiply<Format>; });
+  gemm.multiply_float[static_cast<int>(FloatWeight::f16)] = multiply<Rounded<F16>>;
+  gemm.multiply_float[static_cast<int>(FloatWeight::bf16)] = multiply<Rounded<Bf16>>;
 }
 
 }  // namespace nanomind::avx512
