@@ -21,6 +21,7 @@ HOMES = [
     (r"sys/socket\.h|netdb\.h|netinet/.*|arpa/inet\.h", ["hub/"]),
     (r"zip\.h", ["hub/"]),
     (r"j(peglib|error)\.h|png\.h|webp/.*|gif_lib\.h|libexif/.*", ["media/"]),
+    (r"linux/videodev2\.h", ["media/camera/"]),
     (r"nlohmann/.*", ["base/json.h", "hub/", "cli/"]),
     (r"CLI/.*", ["cli/"]),
     (r"pcre2\.h", ["text/"]),
