@@ -7,7 +7,7 @@ _nanomind_models() {
 
 _nanomind() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local commands="run chat pull list show rm convert quantize pack tokenize perplexity embed rerank bench doctor help"
+  local commands="run chat watch pull list show rm convert quantize pack tokenize perplexity embed rerank bench doctor help"
   local engine="--mmproj --no-mmproj -t --threads --memory --kv-type --device --precision --isa"
   local answer="-n --max-tokens --system --temp --top-k --top-p --min-p --repeat-penalty --seed"
   answer+=" --typical-p --presence-penalty --frequency-penalty --repeat-last --dry --dry-base --dry-length --dry-window --dry-breaker --xtc --xtc-threshold --mirostat --mirostat-rate --logit-bias"
@@ -25,7 +25,9 @@ _nanomind() {
     --device) mapfile -t COMPREPLY < <(compgen -W "cpu" -- "$current"); return ;;
     --kv-type) mapfile -t COMPREPLY < <(compgen -W "f16 q8_0 q4_0 f32" -- "$current"); return ;;
     --precision) mapfile -t COMPREPLY < <(compgen -W "fast high" -- "$current"); return ;;
-    -i | --image | --mmproj) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    -i | --image) mapfile -t COMPREPLY < <(compgen -W "camera:" -- "$current"; compgen -f -- "$current"); return ;;
+    --mmproj) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    --camera) mapfile -t COMPREPLY < <(compgen -G "/dev/video*"); return ;;
     --when-full) mapfile -t COMPREPLY < <(compgen -W "stop slide" -- "$current"); return ;;
     --draft) mapfile -t COMPREPLY < <(compgen -W "lookup $(_nanomind_models)" -- "$current"); return ;;
     --isa) mapfile -t COMPREPLY < <(compgen -W "scalar avx2 avx512 neon dotprod" -- "$current"); return ;;
@@ -33,10 +35,12 @@ _nanomind() {
     -t | --threads | -n | --max-tokens | --ctx | --memory | --system | --temp | --top-k | --top-p | --min-p | --repeat-penalty | --seed | \
       --typical-p | --presence-penalty | --frequency-penalty | --repeat-last | --dry | --dry-base | --dry-length | --dry-window | \
       --dry-breaker | --xtc | --xtc-threshold | --mirostat | --mirostat-rate | --logit-bias | --stop | --regex | --tool-choice | --logprobs | --think-budget | \
+      --every | --threshold | --count | \
       -p | --prefill | --decode | -r | --repetitions | --chunks) return ;;
   esac
   case $command in
     run) options="-i --image --raw --special --json --logprobs --show-thinking --tools --tool-choice --verbose --ctx $answer $engine" ;;
+    watch) options="--camera --every --threshold --count --json --verbose --ctx $answer $engine" ;;
     chat) options="--verbose --ctx $answer $engine" ;;
     convert) options="-o --output --type -t --threads" ;;
     quantize) options="--type --pure --rule --head --embedding --report --ctx --chunks --json -t --threads" ;;

@@ -5,14 +5,15 @@ function __nanomind_models
     nanomind list 2>/dev/null | awk 'NR > 1 { print $1 }'
 end
 
-set -l commands run chat pull list show rm convert quantize pack tokenize perplexity embed rerank bench doctor help
-set -l with_engine run chat pack perplexity embed rerank bench
-set -l with_answer run chat
+set -l commands run chat watch pull list show rm convert quantize pack tokenize perplexity embed rerank bench doctor help
+set -l with_engine run chat watch pack perplexity embed rerank bench
+set -l with_answer run chat watch
 
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -l help -d 'Help'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -l version -d 'Version'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a run -d 'Answer one question, or chat'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a chat -d 'Talk with a model'
+complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a watch -d 'Ask about what a camera sees'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a pull -d 'Fetch a model'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a list -d 'Show the models'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a show -d 'Tell about a model'
@@ -37,7 +38,7 @@ complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a bench 
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a doctor -d 'Tell what this machine has and what is missing'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a help -d 'Tell about a command'
 
-complete -c nanomind -n '__fish_seen_subcommand_from run chat pull show rm pack tokenize perplexity embed rerank bench' -a '(__nanomind_models)' -d 'Model'
+complete -c nanomind -n '__fish_seen_subcommand_from run chat watch pull show rm pack tokenize perplexity embed rerank bench' -a '(__nanomind_models)' -d 'Model'
 complete -c nanomind -n '__fish_seen_subcommand_from help' -f -a "$commands"
 
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -s t -l threads -d 'Threads that compute'
@@ -46,7 +47,7 @@ complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -l kv-type
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -l device -a cpu -d 'Where to compute'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -l precision -a 'fast high' -d 'Of reading prompts'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_engine" -x -l isa -a 'scalar avx2 avx512 neon dotprod' -d 'Instruction set'
-complete -c nanomind -n '__fish_seen_subcommand_from run chat perplexity quantize' -x -l ctx -d 'Tokens of context'
+complete -c nanomind -n '__fish_seen_subcommand_from run chat watch perplexity quantize' -x -l ctx -d 'Tokens of context'
 
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -s n -l max-tokens -d 'Stop after so many tokens'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -l system -d 'System message'
@@ -82,6 +83,10 @@ complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -f -l verbose
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -r -l mmproj -d 'Vision file of the model'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -f -l no-mmproj -d 'Use no vision file'
 complete -c nanomind -n "__fish_seen_subcommand_from run" -s i -l image -r -d 'Picture to ask about'
+complete -c nanomind -n '__fish_seen_subcommand_from watch' -x -l camera -a '(printf "%s\n" camera: /dev/video*)' -d 'Camera'
+complete -c nanomind -n '__fish_seen_subcommand_from watch' -x -l every -d 'How often to look'
+complete -c nanomind -n '__fish_seen_subcommand_from watch' -x -l threshold -d 'What counts as changed'
+complete -c nanomind -n '__fish_seen_subcommand_from watch' -x -l count -d 'End after so many looks'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -l draft -a lookup -d 'Guess ahead with this'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -l when-full -a 'stop slide' -d 'When the context is full'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -l think-budget -d 'Most tokens to think'
@@ -93,7 +98,7 @@ complete -c nanomind -n '__fish_seen_subcommand_from run' -x -l logprobs -d 'Log
 complete -c nanomind -n '__fish_seen_subcommand_from run' -f -l raw -d 'No chat template'
 complete -c nanomind -n '__fish_seen_subcommand_from run tokenize' -f -l special -d 'Read control tokens'
 complete -c nanomind -n '__fish_seen_subcommand_from tokenize' -f -l no-bos -d 'No beginning token'
-complete -c nanomind -n '__fish_seen_subcommand_from run list show quantize tokenize perplexity embed rerank bench doctor' -f -l json -d 'Print JSON'
+complete -c nanomind -n '__fish_seen_subcommand_from run watch list show quantize tokenize perplexity embed rerank bench doctor' -f -l json -d 'Print JSON'
 complete -c nanomind -n '__fish_seen_subcommand_from embed' -f -l base64 -d 'Print JSON with base64'
 complete -c nanomind -n '__fish_seen_subcommand_from embed' -f -l npy -d 'Print NumPy format'
 complete -c nanomind -n '__fish_seen_subcommand_from rerank' -x -l query -d 'What is asked'

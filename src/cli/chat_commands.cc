@@ -114,7 +114,8 @@ Result<AfterCommand> run_load(const Call& call) {
 
 Result<AfterCommand> run_image(const Call& call) {
   if (call.argument.empty())
-    return fail(ErrorCode::invalid_argument, "/image needs a file name, as in: /image photo.jpg");
+    return fail(ErrorCode::invalid_argument,
+                "/image needs a file name or a camera, as in: /image photo.jpg, /image camera:");
   auto pictures = TRY(see_pictures(call.context, call.engine, {call.argument}));
   call.state.pictures.push_back(std::move(pictures[0].prompt));
   call.context.console.note("The next question is about this picture.");
@@ -136,7 +137,7 @@ constexpr Command kCommands[] = {
     {"help", "", "this list", run_help},
     {"system", "TEXT", "set the system message; without TEXT: show it", run_system},
     {"clear", "", "forget the conversation", run_clear},
-    {"image", "FILE", "show a picture with the next question", run_image},
+    {"image", "FILE", "show a picture with the next question; /image camera: takes one now", run_image},
     {"save", "FILE", "write the conversation to a file, and what the model has read beside it", run_save},
     {"load", "FILE", "go on with a conversation from a file", run_load},
     {"stats", "", "tokens, speed and memory of the last answer", run_stats},

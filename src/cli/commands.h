@@ -18,6 +18,7 @@ using Action = std::function<Result<void>()>;
 // `app`, `context` and `action` outlive the parser.
 void add_run(CLI::App& app, Context& context, Action& action);
 void add_chat(CLI::App& app, Context& context, Action& action);
+void add_watch(CLI::App& app, Context& context, Action& action);
 void add_pull(CLI::App& app, Context& context, Action& action);
 void add_list(CLI::App& app, Context& context, Action& action);
 void add_show(CLI::App& app, Context& context, Action& action);

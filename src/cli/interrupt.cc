@@ -2,7 +2,9 @@
 #include "cli/interrupt.h"
 
 #include <cerrno>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
 
 namespace nanomind {
 namespace {
@@ -59,6 +61,13 @@ StoppingInterrupt::~StoppingInterrupt() {
   watched = false;
   sem_post(&wake_watcher);
   watcher_.join();
+}
+
+void StoppingInterrupt::sleep_until(std::chrono::steady_clock::time_point time) const {
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  stopped.wait_until(lock, source_.get_token(), time, [] { return false; });
 }
 
 void die_of(int signal) {

@@ -6,6 +6,7 @@
 #include <semaphore.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <stop_token>
 #include <thread>
@@ -39,6 +40,9 @@ class StoppingInterrupt {
   ~StoppingInterrupt();
   std::stop_token token() const { return source_.get_token(); }
   bool requested() const { return interrupt_.requested(); }
+  Interrupt& interrupt() { return interrupt_; }
+  // Ends early when the stop is requested.
+  void sleep_until(std::chrono::steady_clock::time_point time) const;
 
  private:
   std::stop_source source_;

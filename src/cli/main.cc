@@ -70,8 +70,9 @@ void add_commands(CLI::App& app, Context& context, Action& action) {
   app.set_version_flag("--version", "nanomind " NANOMIND_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
-  for (const auto add : {add_run, add_chat, add_pull, add_list, add_show, add_rm, add_convert, add_quantize, add_pack,
-                         add_tokenize, add_perplexity, add_embed, add_rerank, add_bench, add_doctor, add_help}) {
+  for (const auto add :
+       {add_run, add_chat, add_watch, add_pull, add_list, add_show, add_rm, add_convert, add_quantize, add_pack,
+        add_tokenize, add_perplexity, add_embed, add_rerank, add_bench, add_doctor, add_help}) {
     add(app, context, action);
   }
 }

@@ -1,16 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/picture_files.h"
 
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/mapped_file.h"
 
 namespace nanomind {
+namespace {
+
+Result<std::vector<std::byte>> take_picture(const Context& context, const std::string& name) {
+  const auto camera = TRY(open_named_camera(context, name));
+  auto frame = TRY(camera->take(nullptr));
+  if (!frame) return fail(ErrorCode::not_found, "The camera has no picture.");
+  return std::move(frame->file);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Camera>> open_named_camera(const Context& context, const std::string& name) {
+  constexpr std::string_view kPrefix = "camera:", kFolder = "camera:file:";
+  std::string full = is_camera_name(name) ? name : std::string(kPrefix) + name;
+  if (full.starts_with(kFolder))  // no shell looks for ~ inside a word
+    full = std::string(kFolder) + expand_home(full.substr(kFolder.size()), context.folders.home).string();
+  return open_camera(full);
+}
 
 Result<std::vector<SeenPicture>> see_pictures(const Context& context, Engine& engine,
-                                              const std::vector<std::string>& files) {
+                                              const std::vector<std::string>& names) {
   std::vector<SeenPicture> pictures;
-  for (const std::string& name : files) {
+  for (const std::string& name : names) {
+    if (is_camera_name(name)) {
+      const auto picture = TRY(take_picture(context, name));
+      pictures.push_back(TRY(engine.see(picture)));
+      continue;
+    }
     const MappedFile file = TRY(MappedFile::open(expand_home(name, context.folders.home)));
     auto picture = engine.see(file.bytes());
     if (!picture) return fail(picture.error().code, name + ": " + picture.error().message);

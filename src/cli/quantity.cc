@@ -24,6 +24,14 @@ double unit_bytes(std::string_view unit) {
   return rest.empty() || rest == "ib" || rest == "i" ? std::pow(1024.0, static_cast<double>(power + 1)) : 0;
 }
 
+// Milliseconds of a unit, 0 when it is none.
+double unit_ms(std::string_view unit) {
+  if (unit == "ms") return 1;
+  if (unit.empty() || unit == "s") return 1000;
+  if (unit == "m" || unit == "min") return 60'000;
+  return unit == "h" ? 3'600'000 : 0;
+}
+
 }  // namespace
 
 Result<double> parse_number(std::string_view text) {
@@ -43,6 +51,20 @@ Result<int64_t> parse_integer(std::string_view text, int64_t smallest, int64_t l
                 fmt::format("'{}' is not a whole number from {} to {}.", text, smallest, largest));
   }
   return value;
+}
+
+Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  std::string_view unit = text.substr(digits);
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  const auto number = parse_number(text.substr(0, digits));
+  constexpr double kMost = 30.0 * 24 * 3'600'000;
+  const double ms = number ? *number * unit_ms(unit) : -1;
+  if (ms < 0 || ms > kMost || unit_ms(unit) == 0) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("'{}' is not a time up to 30 days; write it like 5s, 500ms, 2m or 1h.", text));
+  }
+  return std::chrono::milliseconds(std::llround(ms));
 }
 
 Result<uint64_t> parse_bytes(std::string_view text) {

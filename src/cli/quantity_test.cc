@@ -23,6 +23,22 @@ TEST(Quantity, RefusesWhatIsNoAmount) {
   }
 }
 
+TEST(Quantity, ReadsTimes) {
+  using std::chrono::milliseconds;
+  EXPECT_EQ(parse_duration("5s"), milliseconds(5000));
+  EXPECT_EQ(parse_duration("0.5"), milliseconds(500));
+  EXPECT_EQ(parse_duration("250ms"), milliseconds(250));
+  EXPECT_EQ(parse_duration("2 min"), milliseconds(120'000));
+  EXPECT_EQ(parse_duration("2m"), milliseconds(120'000));
+  EXPECT_EQ(parse_duration("1h"), milliseconds(3'600'000));
+  EXPECT_EQ(parse_duration("0s"), milliseconds(0));
+  for (const char* text : {"", "s", "-1s", "5x", "5 s s", "1e3s", "721h"}) {
+    const auto duration = parse_duration(text);
+    ASSERT_FALSE(duration) << text;
+    EXPECT_NE(duration.error().message.find("like 5s"), std::string::npos);
+  }
+}
+
 TEST(Quantity, FormatsThreeDigits) {
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(999), "999 B");

@@ -13,6 +13,7 @@
 #include "cli/input.h"
 #include "cli/models.h"
 #include "cli/picture_files.h"
+#include "cli/request.h"
 #include "cli/seeing_model.h"
 #include "cli/tool_choice.h"
 #include "cli/tool_output.h"
@@ -30,27 +31,10 @@ struct RunFlags {
   bool verbose = false;
   int logprobs = -1;
   bool show_thinking = false;
-  std::vector<std::string> images;  // files
+  std::vector<std::string> images;  // as see_pictures takes them
   std::string tools;                // a file
   std::string tool_choice;          // empty: as `auto`
 };
-
-struct Request {
-  std::string model;                    // empty: the default
-  std::optional<std::string> question;  // absent: a chat
-};
-
-Result<Request> split_words(const Context& context, const std::vector<std::string>& words) {
-  if (words.size() > 2) {
-    return fail(ErrorCode::invalid_argument,
-                fmt::format("run takes MODEL and one question, but there are {} words. Put the question in quotes.",
-                            words.size()));
-  }
-  if (words.size() == 2) return Request{.model = words[0], .question = words[1]};
-  if (words.empty()) return Request{};
-  if (TRY(names_model(context, words[0]))) return Request{.model = words[0], .question = {}};
-  return Request{.model = {}, .question = words[0]};
-}
 
 // Adds what is piped in to the question.
 Result<void> add_input(const Context& context, const RunFlags& flags, Request& request) {
@@ -242,10 +226,10 @@ Result<void> answer(const Context& context, const RunFlags& flags, const Located
 }
 
 Result<LocatedModel> locate(const Context& context, const RunFlags& flags, const Request& request) {
-  if (flags.images.empty() || !flags.engine.vision.empty()) return locate_model(context, request.model);
-  if (flags.engine.no_vision)
-    return fail(ErrorCode::invalid_argument, "A picture needs the model's vision file: leave out --no-mmproj.");
-  return locate_seeing_model(context, request.model, {.images = flags.images, .question = *request.question});
+  if (flags.images.empty()) return locate_model(context, request.model);
+  PictureQuestion picture{.command = "run", .options = {}, .question = *request.question};
+  for (const std::string& image : flags.images) picture.options.insert(picture.options.end(), {"-i", image});
+  return locate_seeing_model(context, request.model, flags.engine, picture);
 }
 
 Result<void> run(Context& context, RunFlags& flags) {
@@ -254,7 +238,7 @@ Result<void> run(Context& context, RunFlags& flags) {
   if (flags.logprobs >= 0 && !flags.json) {
     return fail(ErrorCode::invalid_argument, "Log-probabilities are part of the JSON: add --json.");
   }
-  Request request = TRY(split_words(context, flags.words));
+  Request request = TRY(split_words(context, "run", flags.words));
   TRY(add_input(context, flags, request));
   if (!request.question && (flags.raw || flags.json || !input_is_terminal())) {
     return fail(ErrorCode::invalid_argument, "There is no question. Give one in quotes, or pipe a text in.");
@@ -285,7 +269,8 @@ void add_run(CLI::App& app, Context& context, Action& action) {
       ->option_text("N");
   command->add_flag("--show-thinking", flags->show_thinking, "show what the model thinks, on standard error");
   command
-      ->add_option("-i,--image", flags->images, "picture to ask about (JPEG, PNG, WebP, GIF, BMP, PPM); again for more")
+      ->add_option("-i,--image", flags->images,
+                   "picture to ask about (JPEG, PNG, WebP, GIF, BMP, PPM), or camera: for one of now; again for more")
       ->option_text("FILE")
       ->allow_extra_args(false);
   command->add_option("--tools", flags->tools, "tools that the model may call; calls are printed as lines of JSON")

@@ -26,8 +26,8 @@ std::string quoted(const std::string& word) {
 }
 
 std::string command(const std::string& model, const PictureQuestion& picture) {
-  std::string line = "nanomind run " + quoted(model);
-  for (const std::string& image : picture.images) line += " -i " + quoted(image);
+  std::string line = "nanomind " + picture.command + " " + quoted(model);
+  for (const std::string& option : picture.options) line += " " + quoted(option);
   return line + " " + quoted(picture.question);
 }
 
@@ -64,8 +64,11 @@ std::string advice(const std::vector<std::string>& here, const Catalog& catalog,
 
 }  // namespace
 
-Result<LocatedModel> locate_seeing_model(const Context& context, const std::string& text,
+Result<LocatedModel> locate_seeing_model(const Context& context, const std::string& text, const EngineFlags& flags,
                                          const PictureQuestion& picture) {
+  if (!flags.vision.empty()) return locate_model(context, text);
+  if (flags.no_vision)
+    return fail(ErrorCode::invalid_argument, "A picture needs the model's vision file: leave out --no-mmproj.");
   const Catalog catalog = TRY(open_catalog(context));
   const std::string chosen = TRY(chosen_model(context, text, catalog));
   const ModelName name = TRY(parse_model_name(chosen));

@@ -12,14 +12,16 @@ namespace nanomind {
 
 // What is asked, to show it in commands.
 struct PictureQuestion {
-  std::vector<std::string> images;  // files, as typed
+  std::string command;               // "run"
+  std::vector<std::string> options;  // that name the pictures, as typed
   std::string question;
 };
 
 // As locate_model, for a model with a vision file. Where `text` is empty and the usual model sees nothing, the only
 // model here that sees is taken, which is said on standard error. Else the error names models that see, as commands;
-// nothing is pulled before it is known that it will see, as far as the catalog can tell.
-Result<LocatedModel> locate_seeing_model(const Context& context, const std::string& text,
+// nothing is pulled before it is known that it will see, as far as the catalog can tell. A vision file that the flags
+// name makes any model see; flags that want none are an error.
+Result<LocatedModel> locate_seeing_model(const Context& context, const std::string& text, const EngineFlags& flags,
                                          const PictureQuestion& picture);
 
 }  // namespace nanomind
