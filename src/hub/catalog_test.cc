@@ -66,7 +66,10 @@ TEST(Catalog, OrderRecommendsTheToyAndThenPhotographs) {
     for (const auto* sources : {&entry.sources, &entry.vision->sources}) {
       // A hash holds for a revision, not for whatever a branch has later.
       for (const ModelSource& source : *sources) {
-        if (const auto* hub = std::get_if<HubSource>(&source)) EXPECT_NE(hub->revision, "main") << entry.name;
+        const auto* hub = std::get_if<HubSource>(&source);
+        if (hub != nullptr) {
+          EXPECT_NE(hub->revision, "main") << entry.name;
+        }
       }
     }
   }
