@@ -26,6 +26,7 @@ Result<ChatPrompt> chat_prompt(const Engine& engine, std::span<const Message> me
                                const AnswerFlags& flags, GenerateOptions& options) {
   if (flags.think_budget == 0) chat.thinking = false;
   ChatPrompt prompt = TRY(engine.chat_prompt(messages, chat));
+  options.turn_end = prompt.turn_end;
   options.reasoning = prompt.reasoning;
   if (options.reasoning) options.reasoning->budget = flags.think_budget;
   if (!chat.tools.empty()) options.visible = tool_markers(prompt.tool_format);

@@ -58,9 +58,10 @@ Result<Answer::Work> Answer::next(const Most& most) {
     end(FinishReason::cancelled);
   if (ended()) return Work{};
   int64_t wanted = pending();
-  // A recurrent state is kept before the last token of a prompt, where the next turn or the same question will begin.
+  // A recurrent state is kept before the last token of a prompt, where the same question will begin, and where the next
+  // turn will.
   if (sequence_.recurrent() && sequence_.length() < prompt_length_ - 1)
-    wanted = prompt_length_ - 1 - sequence_.length();
+    wanted = (ends_turn_later() ? options_.turn_end : prompt_length_ - 1) - sequence_.length();
   else if (most.drafts && pending() == 1)
     draft(std::min({most.tokens, most.outputs}) - 1);
   const Result<int64_t> room = sequence_.make_room(std::min(most.tokens, wanted + drafts_));
@@ -79,6 +80,10 @@ Result<Answer::Work> Answer::next(const Most& most) {
   if (count == 0 && most.tokens == host_.max_tokens)
     return fail(ErrorCode::out_of_memory, "The cache has too little room for a picture, which is read at once.");
   return Work{.tokens = rest.first(static_cast<size_t>(count)), .outputs = count < pending() ? 0 : 1 + drafts_};
+}
+
+bool Answer::ends_turn_later() const {
+  return options_.turn_end > sequence_.length() && options_.turn_end < prompt_length_ - 1;
 }
 
 // Guesses follow a chosen token, so that each costs one row.
@@ -107,7 +112,8 @@ Result<void> Answer::take(const Work& work, const OutputRows& out, int64_t first
   const bool was_writing = writing();
   sequence_.commit(work.tokens);
   if (work.outputs == 0) {
-    if (sequence_.recurrent() && sequence_.length() == prompt_length_ - 1) sequence_.take_snapshot();
+    const bool turn_ends = sequence_.length() == options_.turn_end, ends = sequence_.length() == prompt_length_ - 1;
+    if (sequence_.recurrent() && (turn_ends || ends)) sequence_.take_snapshot();
     return {};
   }
   if (!was_writing) {

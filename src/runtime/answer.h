@@ -61,6 +61,7 @@ class Answer {
          TokenChooser chooser);
   int64_t length() const { return static_cast<int64_t>(tokens_.size()) - drafts_; }
   int64_t pending() const { return length() - sequence_.length(); }
+  bool ends_turn_later() const;
   void draft(int64_t most);
   void drop_drafts();
   // Whether the guess after the known tokens was chosen and the next row tells what follows it.

@@ -89,19 +89,26 @@ class LocalEngine final : public Engine {
                   "The model's file has no chat template: it continues text (--raw) and does not chat.");
     const auto spelling = [&](std::optional<TokenId> id) { return id ? tokenizer_->piece(*id) : std::string_view(); };
     const std::string_view bos = spelling(tokenizer_->beginning_token());
-    const PicturePlaces places(messages);
-    const std::string text = TRY(render_in_any_order(*template_, places.messages(),
-                                                     {.bos_token = bos,
-                                                      .eos_token = spelling(tokenizer_->end_token()),
-                                                      .tools = options.tools,
-                                                      .thinking = options.thinking}));
     ChatPrompt prompt{.reasoning = reasoning_, .tool_format = tool_format_};
-    if (reasoning_ && opens_reasoning(reasoning_->markers, text)) {
-      prompt.reasoning->start = ReasoningSplitter::Start::reasoning;
-    }
-    // Most templates write the beginning token themselves; it must not come twice.
-    const bool has_bos = !bos.empty() && text.starts_with(bos);
-    prompt.tokens = places.encode(*tokenizer_, text, has_bos ? Beginning::omit : Beginning::add_if_model_does);
+    const auto encode = [&](TemplateOptions::Prompt opening) -> Result<std::vector<TokenId>> {
+      const PicturePlaces places(messages);
+      const std::string text = TRY(render_in_any_order(*template_, places.messages(),
+                                                       {.bos_token = bos,
+                                                        .eos_token = spelling(tokenizer_->end_token()),
+                                                        .prompt = opening,
+                                                        .tools = options.tools,
+                                                        .thinking = options.thinking}));
+      if (opening == TemplateOptions::Prompt::generation && reasoning_ && opens_reasoning(reasoning_->markers, text))
+        prompt.reasoning->start = ReasoningSplitter::Start::reasoning;
+      // Most templates write the beginning token themselves; it must not come twice.
+      const bool has_bos = !bos.empty() && text.starts_with(bos);
+      return places.encode(*tokenizer_, text, has_bos ? Beginning::omit : Beginning::add_if_model_does);
+    };
+    prompt.tokens = TRY(encode(TemplateOptions::Prompt::generation));
+    if (executable_->state_bytes() == 0) return prompt;
+    // What a template opens an answer with, such as empty thoughts, often goes when the answer is history.
+    if (const auto closed = encode(TemplateOptions::Prompt::none))
+      prompt.turn_end = std::ranges::mismatch(prompt.tokens, *closed).in1 - prompt.tokens.begin();
     return prompt;
   }
 
@@ -225,6 +232,10 @@ class LocalEngine final : public Engine {
                       .kv_bytes = info_.kv_bytes,
                       .context = cache_tokens_},
                      budget));
+    if (sight_ && options.memory_bytes > 0) {
+      const uint64_t used = matrix_bytes(model.program) + info_.activation_bytes + info_.kv_bytes;
+      sight_->set_budget(std::max<uint64_t>(1, options.memory_bytes - used));
+    }
     cache_.emplace(TRY(KvCache::create(*device_, executable_->kv_block_bytes(), blocks)));
     states_.emplace(TRY(StateStore::create(*device_, executable_->state_bytes(), kStateSlots)));
     host_ = {.executable = executable_.get(),

@@ -121,7 +121,8 @@ struct ChatOptions {
 // A conversation as the model wants it, and what to expect of its answer.
 struct ChatPrompt {
   std::vector<TokenId> tokens;
-  std::optional<ReasoningOptions> reasoning;  // for GenerateOptions, of models that reason
+  int64_t turn_end = 0;                       // for GenerateOptions
+  std::optional<ReasoningOptions> reasoning;  // the same, of models that reason
   ToolFormat tool_format = ToolFormat::none;  // how the model writes calls
 };
 

@@ -56,6 +56,9 @@ struct GenerateOptions {
   enum class EndTokens { stop, ignore } end_tokens = EndTokens::stop;
   // The answer ends before the first of these texts; nothing of it is given out. They may stand in reasoning.
   std::vector<std::string> stop;
+  // So many tokens of the prompt will also begin the prompt of the next turn, whatever becomes of the answer: recurrent
+  // models keep their state there. 0: not known.
+  int64_t turn_end = 0;
   std::optional<Constraint> constraint;       // of the answer, not of reasoning
   std::optional<ReasoningOptions> reasoning;  // absent: reasoning is part of the answer's text
   std::vector<std::string> visible;           // control tokens that are given out as text, by their spelling

@@ -225,7 +225,7 @@ Result<void> Sight::load() {
   if (encoder_ != nullptr) return {};
   uint64_t weights = 0;
   for (const VisionStage& stage : model_.stages) weights += matrix_bytes(stage.program);
-  const uint64_t budget = options_.memory_bytes > 0 ? options_.memory_bytes : available_memory();
+  const uint64_t budget = budget_ > 0 ? budget_ : available_memory();
   if (weights > budget) {
     return fail(ErrorCode::out_of_memory,
                 fmt::format("The bricks that see need {} MB, but {} MB are available. Choose a smaller context or "

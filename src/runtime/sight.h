@@ -36,7 +36,6 @@ struct SightOptions {
   int64_t model_width = 0;                                       // E of the language model
   int64_t model_levels = 1;                                      // Model::picture_levels
   int64_t step_rows = 0;                                         // most rows that one of its steps reads
-  uint64_t memory_bytes = 0;  // budget of the bricks; 0: what the system has available
   VisionBricks bricks = VisionBricks::stay;
 };
 
@@ -80,6 +79,10 @@ class Sight {
   // A request with this flag has ended, however it did: nothing more is made for it.
   void end(const std::atomic<bool>* cancel);
 
+  // What the bricks may take, in bytes; 0, as at first: what the system has available then. While nothing is being
+  // made.
+  void set_budget(uint64_t bytes) { budget_ = bytes; }
+
   struct Statistics {
     int64_t encoded = 0;  // pictures
     double encode_ms = 0;
@@ -121,6 +124,7 @@ class Sight {
   GgufFile file_;
   VisionModel model_;
   Pictures pictures_;
+  uint64_t budget_ = 0;
   std::deque<Job> wanted_;                     // not begun
   std::vector<TokenId> making_;                // first tokens of the thread's pictures
   const std::atomic<bool>* cancel_ = nullptr;  // of the thread's request

@@ -172,6 +172,18 @@ TEST_F(SightTest, AFailingBrickIsAnErrorAndTheNextRequestIsServed) {
   EXPECT_TRUE(rows(*sight, tokens));
 }
 
+TEST_F(SightTest, BricksThatDoNotFitTheMemoryAreNotLoaded) {
+  const auto sight = open();
+  sight->set_budget(1 << 20);
+  const auto tokens = see(*sight, "samples/00-emoji-what-is-it.png");
+  const auto refused = rows(*sight, tokens);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::out_of_memory);
+  EXPECT_NE(refused.error().message.find("1 MB are available"), std::string::npos) << refused.error().message;
+  sight->set_budget(0);
+  EXPECT_TRUE(rows(*sight, tokens));
+}
+
 TEST_F(SightTest, ACancelledRequestLeavesNothingBehind) {
   const auto sight = open();
   const auto tokens = see(*sight, "samples/00-emoji-what-is-it.png");

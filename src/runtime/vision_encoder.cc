@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/thread_pool.h"
 #include "media/patches.h"
 
 namespace nanomind {
@@ -29,7 +30,8 @@ Result<std::unique_ptr<VisionEncoder>> VisionEncoder::load(Device& device, const
 Result<void> VisionEncoder::prepare(Device& device, const GgufFile& file, const VisionOptions& options) {
   const std::filesystem::path folder =
       options.packed_folder.empty() ? options.file.parent_path() : options.packed_folder;
-  weights_.emplace(TRY(open_or_pack(file, options.file, {.directory = folder, .log = &options.log})));
+  ThreadPool pool(std::max(1, device.info().threads));
+  weights_.emplace(TRY(open_or_pack(file, options.file, {.directory = folder, .pool = &pool, .log = &options.log})));
   const int64_t most = model_.most_patches + 1;  // and a row that leads
   const int64_t blocks = (most + kKvBlockTokens - 1) / kKvBlockTokens;
   for (const VisionStage& stage : model_.stages)
