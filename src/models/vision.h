@@ -80,6 +80,9 @@ struct VisionModel {
   std::function<TileLayout(PatchGrid grid)> layout;
 };
 
+// Whether a file has a vision model, beside a language model or alone.
+bool has_vision(const GgufFile& file);
+
 // Reads parameters, checks all weights and records all stages; failures as for build_model. The result does not refer
 // to the file.
 Result<VisionModel> build_vision(const GgufFile& file);

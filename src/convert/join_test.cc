@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/join.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "format/gguf.h"
+
+namespace nanomind {
+namespace {
+
+const std::filesystem::path kModel = "tests/data/vision/tiny-idefics3.gguf";
+const std::filesystem::path kVision = "tests/data/vision/mmproj-tiny-idefics3.gguf";
+
+class JoinTest : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(target_); }
+  std::filesystem::path target_ =
+      std::filesystem::temp_directory_path() / ("nanomind-join-" + std::to_string(::getpid()) + ".gguf");
+};
+
+TEST_F(JoinTest, TheFileHasWhatBothHad) {
+  const auto bytes = join_files(kModel, kVision, target_);
+  ASSERT_TRUE(bytes) << bytes.error().message;
+  EXPECT_EQ(*bytes, std::filesystem::file_size(target_));
+  const auto joined = GgufFile::open(target_), model = GgufFile::open(kModel), vision = GgufFile::open(kVision);
+  ASSERT_TRUE(joined) << joined.error().message;
+  EXPECT_EQ(joined->get_string("general.architecture").value(), "llama");
+  EXPECT_EQ(joined->get_string("clip.projector_type").value(), "idefics3");
+  EXPECT_EQ(joined->tensors().size(), model->tensors().size() + vision->tensors().size());
+  for (const GgufFile* file : {&*model, &*vision}) {
+    for (const GgufTensor& tensor : file->tensors()) {
+      const GgufTensor* copy = joined->tensor(tensor.name);
+      ASSERT_NE(copy, nullptr) << tensor.name;
+      EXPECT_EQ(copy->dtype, tensor.dtype);
+      EXPECT_TRUE(std::ranges::equal(copy->data, tensor.data)) << tensor.name;
+    }
+  }
+}
+
+TEST_F(JoinTest, OnlyAModelAndAVisionFileInThisOrder) {
+  for (const auto& [first, second] : {std::pair{kVision, kModel}, {kModel, kModel}, {kVision, kVision}}) {
+    const auto refused = join_files(first, second, target_);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
+    EXPECT_FALSE(std::filesystem::exists(target_));
+  }
+  ASSERT_TRUE(join_files(kModel, kVision, target_));
+  const auto twice = join_files(target_, kVision, target_.string() + "2");
+  ASSERT_FALSE(twice);
+  EXPECT_NE(twice.error().message.find("already"), std::string::npos) << twice.error().message;
+}
+
+}  // namespace
+}  // namespace nanomind
