@@ -113,14 +113,15 @@ class LocalEngine final : public Engine {
   }
 
   Result<SeenPicture> see(std::span<const std::byte> file, const PictureDetail& detail) override {
-    if (!sight_) {
-      return fail(
-          ErrorCode::unsupported,
-          "This model cannot see: it was opened without a vision file (--mmproj FILE, published with the model).");
-    }
+    TRY(expect_sight());
     const Picture* picture = TRY(sight_->see(file, detail));
     return SeenPicture{
         .prompt = picture->prompt, .size = picture->size, .rows = picture->count, .tiles = picture->places};
+  }
+
+  Result<PictureMeasurement> measure_picture(std::span<const std::byte> file, const PictureDetail& detail) override {
+    TRY(expect_sight());
+    return sight_->measure(file, detail);
   }
 
   Result<std::unique_ptr<Session>> open_session(const SessionOptions& options) override {
@@ -144,6 +145,13 @@ class LocalEngine final : public Engine {
   }
 
  private:
+  Result<void> expect_sight() const {
+    if (sight_) return {};
+    return fail(
+        ErrorCode::unsupported,
+        "This model cannot see: it was opened without a vision file (--mmproj FILE, published with the model).");
+  }
+
   Result<void> expect(ResultKind kind) const {
     if (kind == kind_) return {};
     switch (kind_) {

@@ -139,6 +139,10 @@ class Engine {
   // Errors: unsupported without EngineOptions::vision and for other kinds of files, corrupt, invalid_argument (too
   // large).
   virtual Result<SeenPicture> see(std::span<const std::byte> file, const PictureDetail& detail = {}) = 0;
+  // Makes rows of a picture once more, whatever was made before, and keeps none of them: for benchmarks. Errors as
+  // `see`, and those of loading and running the bricks. Not beside other calls that evaluate.
+  virtual Result<PictureMeasurement> measure_picture(std::span<const std::byte> file,
+                                                     const PictureDetail& detail = {}) = 0;
   // A conversation by the file's template, in another order of roles where it refuses this one; unsupported when there
   // is none.
   virtual Result<ChatPrompt> chat_prompt(std::span<const Message> messages, const ChatOptions& options) const = 0;

@@ -21,4 +21,17 @@ struct SeenPicture {
   std::vector<TilePlace> tiles;  // where what the model looks at lies in the original
 };
 
+// How long a picture took on its way to rows, and what that took.
+struct PictureMeasurement {
+  struct Tile {
+    Size size;                        // pixels
+    int64_t rows = 0;                 // that it became
+    uint64_t products = 0;            // multiply-adds of weights,
+    uint64_t attention_products = 0;  // and of queries with keys and of weights with values
+    double ms = 0;                    // from pixels to rows
+  };
+  double cut_ms = 0;  // from the file to tiles
+  std::vector<Tile> tiles;
+};
+
 }  // namespace nanomind

@@ -10,6 +10,7 @@
 
 #include "media/decode.h"
 #include "runtime/memory_budget.h"
+#include "runtime/vision_work.h"
 
 namespace nanomind {
 namespace {
@@ -20,9 +21,16 @@ constexpr size_t kKeptBytes = size_t{64} << 20;
 // Slots beyond those that a step of the language model may hold: one that is written while it reads.
 constexpr int64_t kSpareSlots = 2;
 
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+TileLayout layout_of(const VisionModel& model, const Image& tile) {
+  return model.layout({.rows = tile.size.height / model.patch_size, .columns = tile.size.width / model.patch_size});
+}
+
 int64_t tile_rows(const VisionModel& model, const Image& tile) {
-  const PatchGrid grid{.rows = tile.size.height / model.patch_size, .columns = tile.size.width / model.patch_size};
-  return static_cast<int64_t>(model.layout(grid).results.size());
+  return static_cast<int64_t>(layout_of(model, tile).results.size());
 }
 
 // The rows of a part, as the grid that they are in the plane where that matters.
@@ -207,14 +215,10 @@ void Sight::run(const std::vector<Job>& jobs) {
     if (!result) break;
     const auto start = std::chrono::steady_clock::now();
     result = encode(job);
-    statistics_.encode_ms +=
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    statistics_.encode_ms += milliseconds_since(start);
     if (result) ++statistics_.encoded;
   }
-  if (options_.bricks == VisionBricks::leave) {
-    encoder_.reset();
-    device_.reset();
-  }
+  if (options_.bricks == VisionBricks::leave) unload();
   if (result)
     ring_->finish();
   else
@@ -236,6 +240,11 @@ Result<void> Sight::load() {
   encoder_ = TRY(VisionEncoder::load(*device_, file_, model_, options_.encoder));
   statistics_.weight_bytes = encoder_->weight_bytes();
   return {};
+}
+
+void Sight::unload() {
+  encoder_.reset();
+  device_.reset();
 }
 
 Result<void> Sight::encode(const Job& job) {
@@ -355,6 +364,31 @@ void Sight::end(const std::atomic<bool>* cancel) {
   if (!thread_.joinable() || cancel_ != cancel) return;
   ring_->close();
   join();
+}
+
+Result<PictureMeasurement> Sight::measure(std::span<const std::byte> file, const PictureDetail& detail) {
+  CHECK(!thread_.joinable());
+  PictureMeasurement measurement;
+  const auto start = std::chrono::steady_clock::now();
+  const CutPicture cut = model_.cut(TRY(decode_image(file)), detail);
+  measurement.cut_ms = milliseconds_since(start);
+  TRY(load());
+  std::vector<float> piece(static_cast<size_t>(VisionEncoder::kPieceRows * model_.width));
+  for (const Image& tile : cut.tiles) {
+    const TileLayout layout = layout_of(model_, tile);
+    const TileWork work = work_of(model_, layout);
+    const auto begin = std::chrono::steady_clock::now();
+    TRY(encoder_->encode(
+        tile, [&](int64_t count) { return std::span(piece).first(static_cast<size_t>(count * model_.width)); },
+        nullptr));
+    measurement.tiles.push_back({.size = tile.size,
+                                 .rows = static_cast<int64_t>(layout.results.size()),
+                                 .products = work.products,
+                                 .attention_products = work.attention_products,
+                                 .ms = milliseconds_since(begin)});
+  }
+  if (options_.bricks == VisionBricks::leave) unload();
+  return measurement;
 }
 
 Sight::Statistics Sight::statistics() const {

@@ -82,6 +82,9 @@ class Sight {
   // What the bricks may take, in bytes; 0, as at first: what the system has available then. While nothing is being
   // made.
   void set_budget(uint64_t bytes) { budget_ = bytes; }
+  // Makes rows of a picture, whether some are kept or not, and lets them go. While nothing is being made. Errors: those
+  // of `see`, and of loading and running bricks.
+  Result<PictureMeasurement> measure(std::span<const std::byte> file, const PictureDetail& detail = {});
 
   struct Statistics {
     int64_t encoded = 0;  // pictures
@@ -116,6 +119,7 @@ class Sight {
   void run(const std::vector<Job>& jobs);  // the thread itself
   Result<void> encode(const Job& job);
   Result<void> load();
+  void unload();
   const float* find(TokenId token) const;
   Result<void> take(const std::atomic<bool>* cancel);  // one slot more
   void let_go(size_t count);                           // of the slots held, the oldest first; their rows are kept

@@ -130,6 +130,25 @@ TEST_F(SightTest, TheSamePictureIsMadeOnceAndAnotherIsNotTakenForIt) {
   EXPECT_EQ(sight->statistics().encoded, 2);
 }
 
+TEST_F(SightTest, MeasuringMakesAllTilesAnewAndKeepsNothing) {
+  const auto sight = open();
+  const auto file = MappedFile::open(kModel / "samples/00-emoji-what-is-it.png");
+  for (int turn = 0; turn < 2; ++turn) {
+    const auto found = sight->measure(file->bytes());
+    ASSERT_TRUE(found) << found.error().message;
+    ASSERT_EQ(found->tiles.size(), 1U);
+    EXPECT_EQ(found->tiles[0].rows, kRows);
+    EXPECT_GT(found->tiles[0].products, found->tiles[0].attention_products);
+    EXPECT_GT(found->tiles[0].attention_products, 0U);
+    EXPECT_GT(found->tiles[0].ms, 0);
+    EXPECT_GT(found->cut_ms, 0);
+  }
+  EXPECT_TRUE(sight->statistics().loaded);
+  ASSERT_TRUE(rows(*sight, see(*sight, "samples/00-emoji-what-is-it.png")));
+  sight->end(nullptr);
+  EXPECT_EQ(sight->statistics().encoded, 1);
+}
+
 // The next picture is made while rows of the one before are still read, where the projector wrote them.
 TEST_F(SightTest, PicturesAreMadeAheadAndReadWhereTheyWereWritten) {
   const auto sight = open();
