@@ -51,7 +51,7 @@ _nanomind() {
     perplexity) options="--ctx --chunks --step --against --logits --json $engine" ;;
     embed) options="--ctx --json --base64 --npy $engine" ;;
     rerank) options="--ctx --query --top --json $engine" ;;
-    bench) options="-p --prefill -n --decode -r --repetitions --isas --json $engine" ;;
+    bench) options="-p --prefill -n --decode -r --repetitions -i --image --isas --json $engine" ;;
     help) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current"); return ;;
   esac
   if [[ $current == -* ]]; then

@@ -110,4 +110,5 @@ complete -c nanomind -n '__fish_seen_subcommand_from perplexity' -r -l logits -d
 complete -c nanomind -n '__fish_seen_subcommand_from bench' -x -s p -l prefill -d 'Tokens of the prompt'
 complete -c nanomind -n '__fish_seen_subcommand_from bench' -x -s n -l decode -d 'Tokens of the answer'
 complete -c nanomind -n '__fish_seen_subcommand_from bench' -x -s r -l repetitions -d 'Turns'
+complete -c nanomind -n '__fish_seen_subcommand_from bench' -s i -l image -r -d 'Picture to measure too'
 complete -c nanomind -n '__fish_seen_subcommand_from bench' -f -l isas -d 'The peak of each instruction set too'

@@ -8,9 +8,14 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 
+#include "base/mapped_file.h"
+#include "cli/bench_figures.h"
+#include "cli/bench_picture.h"
 #include "cli/commands.h"
+#include "cli/environment.h"
 #include "cli/models.h"
 #include "device/registry.h"
 #include "runtime/limits.h"
@@ -28,34 +33,18 @@ struct BenchFlags {
   int repetitions = 5;
   bool json = false;
   bool isas = false;
+  std::string image;  // a file; empty: no picture is measured
   EngineFlags engine;
 };
 
 struct Measurements {
   std::vector<double> prefill_tok_s, decode_tok_s, read_gb_s, gemm_tflops;
   std::vector<std::pair<std::string, double>> isa_tflops;  // peak of each instruction set, where asked for
+  std::optional<PictureBench> picture;
   double peak_rss_mb = 0;
 };
 
-// A speed as a share of its limit: medians of both, and the best of both.
-struct Share {
-  double median = 0, best = 0;
-};
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 double best(const std::vector<double>& values) { return values.empty() ? 0 : std::ranges::max(values); }
-
-// `unit` turns tokens per second into the unit of the limits.
-Share share_of(const std::vector<double>& tok_s, double unit, const std::vector<double>& limits) {
-  if (best(limits) <= 0) return {};
-  return {.median = median(tok_s) * unit / median(limits), .best = best(tok_s) * unit / best(limits)};
-}
 
 double gigabytes(const EngineInfo& info) { return static_cast<double>(info.decode_bytes) / 1e9; }
 // A prompt's token takes two operations per weight: a product and a sum.
@@ -111,6 +100,12 @@ Result<Measurements> measure(const Context& context, const BenchFlags& flags, En
   // A first turn warms everything up, and shows the memory of the model alone.
   TRY(prefill_once(engine, flags.prefill, random));
   TRY(decode_once(engine, std::min<int64_t>(flags.decode, 8), random));
+  if (!flags.image.empty()) {
+    const MappedFile file = TRY(MappedFile::open(expand_home(flags.image, context.folders.home)));
+    results.picture.emplace(TRY(PictureBench::create(engine, file.bytes())));
+    TRY(results.picture->measure());
+    results.picture->forget();
+  }
   results.peak_rss_mb = peak_rss_mb();
 
   const EngineInfo& info = engine.info();
@@ -120,6 +115,7 @@ Result<Measurements> measure(const Context& context, const BenchFlags& flags, En
     context.console.progress(fmt::format("Measuring, turn {} of {}", i + 1, flags.repetitions), 0, 0);
     for (int probe = 0; probe < kProbesPerTurn; ++probe) results.gemm_tflops.push_back(device->measure_peak() / 1e12);
     results.prefill_tok_s.push_back(TRY(prefill_once(engine, flags.prefill, random)));
+    if (results.picture) TRY(results.picture->measure());
     for (int probe = 0; probe < kProbesPerTurn; ++probe) results.read_gb_s.push_back(read.measure());
     results.decode_tok_s.push_back(TRY(decode_once(engine, flags.decode, random)));
   }
@@ -159,6 +155,7 @@ nlohmann::ordered_json to_json(const BenchFlags& flags, const LocatedModel& mode
       {"peak_rss_mb", results.peak_rss_mb},
       {"load_ms", info.load_ms}};
   json["decode"]["gb_s"] = median(results.decode_tok_s) * gigabytes(info);
+  if (results.picture) json["picture"] = results.picture->to_json(results.gemm_tflops);
   for (const auto& [isa, tflops] : results.isa_tflops) json["limit"]["gemm_tflops_by_isa"][isa] = tflops;
   return json;
 }
@@ -182,6 +179,7 @@ std::string to_text(const BenchFlags& flags, const LocatedModel& model, const En
       median(results.gemm_tflops), prefill_share.best * 100, decode, flags.decode, best(results.decode_tok_s),
       decode * gigabytes(info), decode_share.median * 100, median(results.read_gb_s), decode_share.best * 100,
       results.peak_rss_mb, info.load_ms);
+  if (results.picture) text += results.picture->to_text(results.gemm_tflops);
   for (const auto& [isa, tflops] : results.isa_tflops)
     text += fmt::format("peak     {:8.2f} Tflop/s {}\n", tflops, isa);
   return text;
@@ -190,6 +188,11 @@ std::string to_text(const BenchFlags& flags, const LocatedModel& model, const En
 Result<void> run(const Context& context, BenchFlags& flags) {
   const LocatedModel model = TRY(locate_model(context, flags.model));
   flags.engine.context = std::max(flags.prefill, flags.decode + 1) + 1;
+  if (!flags.image.empty()) {
+    use_vision(model, flags.engine);
+    // How much of it the picture takes is not known yet.
+    if (flags.engine.context < kDefaultContext) flags.engine.context = 0;
+  }
   auto engine = TRY(load_engine(context, model, flags.engine));
   if (engine->info().packed_now) {  // packing is done once; the time to load is that of every other start
     engine.reset();
@@ -216,6 +219,10 @@ void add_bench(CLI::App& app, Context& context, Action& action) {
   command->add_option("-r,--repetitions", flags->repetitions, "turns, of which medians are taken (default: 5)")
       ->check(CLI::Range(1, 1000))
       ->option_text("REPS");
+  command
+      ->add_option("-i,--image", flags->image,
+                   "also measure how long this picture takes, and the first token of an answer about it")
+      ->option_text("FILE");
   command->add_flag("--isas", flags->isas, "also print the peak of each instruction set that runs here");
   command->add_flag("--json", flags->json, "print one JSON object");
   add_engine_options(*command, flags->engine, context.settings, ContextOption::fixed);

@@ -120,6 +120,29 @@ class Folders(Seeing):
             self.assertIn("--mmproj mmproj.gguf", done.stderr.decode())
         self.assertIn("is a vision file", self.expect(2, "pull", self.folder / "mmproj.gguf").stderr.decode())
 
+    @unittest.skipUnless(real_model(), "needs smollm2-135m")
+    def test_a_picture_is_measured(self):
+        command = ["bench", real_model(), "--mmproj", EYES, "--image", PICTURE, "-p", "1", "-n", "1", "-r", "3"]
+        bench = json.loads(self.expect(0, *command, "--json", stdin=None).stdout)
+        picture = bench["picture"]
+        self.assertEqual((picture["tokens"], len(picture["tiles"])), (36, 1))
+        self.assertEqual(picture["tiles"][0]["tokens"], 36)
+        self.assertGreater(picture["prompt_tokens"], 36)
+        for what in ("encode_ms", "first_token_ms"):
+            turns = picture[f"{what}_all"]
+            self.assertEqual((len(turns), picture[what], picture[f"{what}_best"]), (3, sorted(turns)[1], min(turns)))
+        # Encoding is part of each turn, as nothing is kept between them.
+        self.assertGreater(picture["first_token_ms_best"], picture["encode_ms_best"] / 2)
+        tile = picture["tiles"][0]
+        operations = 2 * (tile["products"] + tile["attention_products"])
+        self.assertAlmostEqual(picture["tflops"], operations / picture["encode_ms"] / 1e9, delta=picture["tflops"] / 1000)
+        self.assertAlmostEqual(picture["share"], picture["tflops"] / bench["limit"]["gemm_tflops"], places=6)
+        self.assertIn("first token", self.expect(0, *command, stdin=None).stdout.decode())
+
+    def test_a_picture_is_not_measured_without_eyes(self):
+        done = self.expect(1, "bench", self.tiny, "--image", PICTURE, "-p", "1", "-n", "1", "-r", "1")
+        self.assertIn("--mmproj", done.stderr.decode())
+
     def test_both_are_taken_into_the_store(self):
         self.expect(0, "pull", self.model)
         self.assertTrue(self.listed()["model"]["sees_pictures"])
