@@ -50,12 +50,12 @@ def run(command, **options):
     return done.stdout
 
 
-def find_peer(wanted):
-    """(llama-bench, environment)"""
+def find_peer(wanted, name="llama-bench"):
+    """(program, environment)"""
     def inside(folder):
-        return sorted(pathlib.Path(folder).rglob("llama-bench"))
+        return sorted(pathlib.Path(folder).rglob(name))
 
-    candidates = [wanted] if wanted else [shutil.which("llama-bench"), *inside(ROOT / "build" / "peer")]
+    candidates = [wanted] if wanted else [shutil.which(name), *inside(ROOT / "build" / "peer")]
     if wanted and os.path.isdir(wanted):
         candidates = inside(wanted)
     if not any(candidates) and not wanted:
@@ -66,7 +66,7 @@ def find_peer(wanted):
         candidates = inside(venv)
     found = next((str(candidate) for candidate in candidates if candidate), None)
     if found is None:
-        sys.exit("there is no llama-bench; give one with --peer")
+        sys.exit(f"there is no {name}; give one with --peer")
     folder = pathlib.Path(found).resolve().parent
     for library in folder.glob("*.so.*.*"):  # packages have no links, which programs look for: libx.so.1 of libx.so.1.2.3
         link = folder / re.sub(r"(\.so\.\d+).*", r"\1", library.name)

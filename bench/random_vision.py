@@ -57,7 +57,8 @@ class Weights:
 
     def product(self, name, shape, inputs, fixed=None):
         """fixed: its type, whatever that of the file is."""
-        kind = fixed or (self.kind if shape[-1] % gguf.GGML_QUANT_SIZES[self.kind][0] == 0 else gguf.GGMLQuantizationType.F16)
+        whole = shape[-1] % gguf.GGML_QUANT_SIZES[self.kind][0] == 0
+        kind = fixed if fixed is not None else self.kind if whole else gguf.GGMLQuantizationType.F16
         values = gguf.quantize(self.normal(shape, inputs**-0.5), kind)
         self.writer.add_tensor(f"{name}.weight", values, raw_dtype=kind)
 
