@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
-#include <optional>
 #include <string>
 
 #include "convert/family.h"
@@ -42,8 +40,7 @@ constexpr NameRule kDecoderNames[] = {
     {"layers.#.self_attn.rotary_emb.inv_freq", "", Change::leave_out},
     {"rotary_emb.inv_freq", "", Change::leave_out},
 };
-constexpr std::string_view kOtherHalves[] = {"visual.",      "vision_tower.", "vision_model.", "multi_modal_projector.",
-                                             "audio_tower.", "embed_vision.", "embed_audio.",  "mtp."};
+constexpr std::string_view kOtherHalves[] = {"audio_tower.", "embed_audio.", "mtp."};
 
 // Matrices that are read as floats, whatever the others are: small, and programs ask for it.
 constexpr std::string_view kExactMatrices[] = {"position_embd.weight", "token_types.weight"};
@@ -58,76 +55,8 @@ bool is_exact(const OutputTensor& tensor) {
 
 // A tensor's name without the models that it is nested in.
 std::string_view local_name(std::string_view name) {
-  constexpr std::string_view kOuter[] = {"model.", "language_model.", "bert."};
-  for (bool again = true; again;) {
-    again = false;
-    for (const std::string_view outer : kOuter) {
-      if (name.starts_with(outer)) {
-        name.remove_prefix(outer.size());
-        again = true;
-      }
-    }
-  }
-  return name;
-}
-
-struct Match {
-  std::string layer;   // digits
-  int64_t expert = 0;  // where the rule has '@'
-};
-
-// Whether `name` fits `pattern`, and what its wildcards stand for.
-std::optional<Match> match(std::string_view pattern, std::string_view name) {
-  Match found;
-  for (const char p : pattern) {
-    if (p != '#' && p != '@') {
-      if (name.empty() || name.front() != p) return std::nullopt;
-      name.remove_prefix(1);
-      continue;
-    }
-    const auto end = std::ranges::find_if_not(name, [](unsigned char c) { return std::isdigit(c) != 0; });
-    const std::string digits(name.begin(), end);
-    if (digits.empty() || digits.size() > 6) return std::nullopt;
-    name.remove_prefix(digits.size());
-    if (p == '#')
-      found.layer = digits;
-    else
-      found.expert = std::stoll(digits);
-  }
-  if (!name.empty()) return std::nullopt;
-  return found;
-}
-
-struct Found {
-  const NameRule* rule = nullptr;
-  Match match;
-  std::string_view suffix;
-};
-
-std::optional<Found> find_rule(std::span<const NameRule> rules, std::string_view name) {
-  for (const NameRule& rule : rules) {
-    for (const std::string_view suffix : {".weight", ".bias", ""}) {
-      if (!name.ends_with(suffix)) continue;
-      if (auto fit = match(rule.source, name.substr(0, name.size() - suffix.size())))
-        return Found{&rule, *std::move(fit), suffix};
-    }
-  }
-  return std::nullopt;
-}
-
-std::string target_name(const Found& found) {
-  std::string name(found.rule->target);
-  if (const size_t place = name.find('#'); place != std::string::npos) name.replace(place, 1, found.match.layer);
-  return name.append(found.suffix);
-}
-
-Shape shape_of(const SafetensorsTensor& source) {
-  Shape shape;
-  for (const int64_t size : source.shape) {
-    if (shape.rank < kMaxDims) shape.dims[static_cast<size_t>(shape.rank++)] = size;
-  }
-  if (shape.rank == 0) shape = {1};
-  return shape;
+  constexpr std::string_view kOuter[] = {"model.", "language_model.", "text_model.", "bert."};
+  return without_prefixes(name, kOuter);
 }
 
 // Experts in the order of their numbers, as one tensor.
@@ -151,7 +80,9 @@ Result<OutputTensor> stack_experts(const std::string& name, const Stack& stack) 
   return tensor;
 }
 
-bool belongs_elsewhere(std::string_view name) {
+bool belongs_elsewhere(std::string_view full_name) {
+  if (is_of_vision(full_name)) return true;
+  const std::string_view name = local_name(full_name);
   return std::ranges::any_of(kOtherHalves, [&](std::string_view start) { return name.starts_with(start); });
 }
 
@@ -176,26 +107,19 @@ Result<std::vector<OutputTensor>> map_tensors(const Checkpoint& checkpoint, cons
   std::map<std::string, Stack> stacks;
   for (const auto& [full_name, source] : checkpoint.weights.tensors()) {
     const std::string_view name = local_name(full_name);
-    if (belongs_elsewhere(name) || (is_tied && name == "lm_head.weight")) continue;
+    if (belongs_elsewhere(full_name) || (is_tied && name == "lm_head.weight")) continue;
     auto found = find_rule(family.names, name);
     if (!found && family.has_decoder_names) found = find_rule(kDecoderNames, name);
-    if (!found) {
-      return fail(ErrorCode::unsupported,
-                  fmt::format("The tensor '{}' is not known in models of the type '{}', so a file without it might "
-                              "answer wrongly. Look for a GGUF file of the model instead.",
-                              full_name, checkpoint.model_type));
-    }
+    if (!found) return unknown_tensor(full_name, checkpoint.model_type);
     if (found->rule->change == Change::leave_out) continue;
-    TRY(check_convertible(*source));
-    const std::string target = target_name(*found);
     if (found->rule->source.find('@') != std::string_view::npos) {
-      stacks[target].rule = found->rule;
-      stacks[target].experts[found->match.expert] = source;
+      TRY(check_convertible(*source));
+      Stack& stack = stacks[found->target()];
+      stack.rule = found->rule;
+      stack.experts[found->expert] = source;
       continue;
     }
-    if (source->shape.size() > kMaxDims)
-      return fail(ErrorCode::corrupt, fmt::format("The tensor '{}' has too many dimensions.", full_name));
-    OutputTensor tensor{.name = target, .shape = shape_of(*source), .sources = {all_rows(*source)}};
+    OutputTensor tensor = TRY(whole_tensor(found->target(), *source));
     TRY(apply_change(found->rule->change, checkpoint.config, tensor));
     tensors.push_back(std::move(tensor));
   }

@@ -10,32 +10,11 @@
 
 #include "base/result.h"
 #include "convert/checkpoint.h"
+#include "convert/name_rules.h"
 #include "convert/output_tensor.h"
 #include "format/gguf_writer.h"
 
 namespace nanomind {
-
-// What is done to the rows or elements of a tensor.
-enum class Change {
-  none,
-  leave_out,      // the file has no such tensor
-  query_heads,    // rows of each head reordered so that rotated pairs (i, i + half) are neighbours
-  key_heads,      // the same for keys
-  plus_one,       // norms that are stored as what is added to 1
-  squeeze,        // without dimensions of 1
-  decay,          // A_log of a delta rule, as -exp of it and in the order of `value_heads`
-  value_heads,    // delta rule: value heads in the order in which head h has key head h % K (qwen35)
-  mixed_heads,    // the same for rows of q, k and v, of which only v's are reordered
-  value_columns,  // the same for columns
-};
-
-// `source`: a tensor's name in the checkpoint without "model." and the like and without ".weight" or ".bias", which
-// both names share; '#' stands for the layer and '@' for the number of an expert, of which one tensor is made.
-// `target`: its name in the file. Names without either suffix are whole.
-struct NameRule {
-  std::string_view source, target;
-  Change change = Change::none;
-};
 
 // Metadata of one architecture.
 class FamilyKeys {
