@@ -21,6 +21,7 @@ _nanomind() {
   fi
   case $previous in
     --type) mapfile -t COMPREPLY < <(compgen -W "f16 bf16 f32 q8_0 q6_k q5_k q5_k_m q5_k_s q5_1 q5_0 q4_k q4_k_m q4_k_s q4_1 q4_0 q3_k q3_k_m q2_k" -- "$current"); return ;;
+    --only) mapfile -t COMPREPLY < <(compgen -W "text vision" -- "$current"); return ;;
     -o | --output) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     --device) mapfile -t COMPREPLY < <(compgen -W "cpu" -- "$current"); return ;;
     --kv-type) mapfile -t COMPREPLY < <(compgen -W "f16 q8_0 q4_0 f32" -- "$current"); return ;;
@@ -42,7 +43,7 @@ _nanomind() {
     run) options="-i --image --raw --special --json --logprobs --show-thinking --tools --tool-choice --verbose --ctx $answer $engine" ;;
     watch) options="--camera --every --threshold --count --json --verbose --ctx $answer $engine" ;;
     chat) options="--verbose --ctx $answer $engine" ;;
-    convert) options="-o --output --type -t --threads" ;;
+    convert) options="-o --output --only --type -t --threads" ;;
     quantize) options="--type --pure --rule --head --embedding --report --ctx --chunks --json -t --threads" ;;
     pull) options="--verify" ;;
     pack) options=$engine ;;

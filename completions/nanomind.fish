@@ -21,6 +21,7 @@ complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a rm -d 
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a convert -d 'Make a GGUF file of safetensors'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a quantize -d 'Write a GGUF file with smaller weights'
 complete -c nanomind -n '__fish_seen_subcommand_from convert' -r -s o -l output -d 'File to write'
+complete -c nanomind -n '__fish_seen_subcommand_from convert' -x -l only -a 'text vision' -d 'Half of a model that sees'
 complete -c nanomind -n '__fish_seen_subcommand_from convert' -x -l type -a 'f16 bf16 f32 q8_0' -d 'Type of matrices'
 complete -c nanomind -n '__fish_seen_subcommand_from quantize' -x -l type -a 'q8_0 q6_k q5_k_m q5_k_s q4_k_m q4_k_s q5_1 q5_0 q4_1 q4_0 q3_k_l q3_k_m q3_k_s q2_k q2_k_s iq4_nl iq4_xs mxfp4 mxfp4_moe' -d 'Type of matrices'
 complete -c nanomind -n '__fish_seen_subcommand_from quantize' -x -l rule -d 'REGEX=TYPE'

@@ -95,6 +95,13 @@ Config Config::part(const char* key) const {
   return {value != nullptr && value->is_object() ? *value : Json::object(), fmt::format("{}, \"{}\"", subject_, key)};
 }
 
+Config Config::over(const char* defaults) const {
+  auto merged = parse_json(defaults);
+  CHECK(merged && merged->is_object());
+  merged->update(json_);
+  return {*std::move(merged), subject_};
+}
+
 Result<std::optional<std::string>> read_optional_text(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return std::nullopt;
@@ -136,6 +143,7 @@ Result<Checkpoint> Checkpoint::open(const fs::path& path) {
   if (!named.has_filename()) named = named.parent_path();
   return Checkpoint{.folder = folder,
                     .name = named.filename().string(),
+                    .whole = whole,
                     .config = config,
                     .model_type = config.text_or("model_type", ""),
                     .weights = TRY(SafetensorsModel::open(path))};

@@ -34,6 +34,8 @@ class Config {
   const Json* find(const char* key) const;
   // The object under `key`, or an empty one.
   Config part(const char* key) const;
+  // The settings over those of a JSON object in a program's text, whose values hold for keys that are missing.
+  Config over(const char* defaults) const;
   const Json& json() const { return json_; }
   const std::string& subject() const { return subject_; }
 
@@ -44,10 +46,14 @@ class Config {
 
 struct Checkpoint {
   std::filesystem::path folder;
-  std::string name;  // of the model, for people
-  Config config;     // of the text model: config.json, or its "text_config" with what is around it
-  std::string model_type;
+  std::string name;        // of the model, for people
+  Config whole;            // config.json
+  Config config;           // of the text model: the same, or its "text_config" with what is around it
+  std::string model_type;  // of the text model
   SafetensorsModel weights;
+
+  // Whether the text model is a part of another, and its settings are those that differ from its class.
+  bool is_nested() const { return whole.find("text_config") != nullptr; }
 
   // `path`: the folder, or a .safetensors file or index in it.
   static Result<Checkpoint> open(const std::filesystem::path& path);

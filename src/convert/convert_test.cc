@@ -22,7 +22,7 @@ const fs::path kCheckpoint = "tests/data/checkpoint";
 
 Result<Converted> convert(const fs::path& source, const fs::path& target, std::optional<DType> dtype = DType::f16) {
   ThreadPool pool(2);
-  return convert_checkpoint(source, target, dtype, {.pool = pool});
+  return convert_checkpoint(source, target, {.dtype = dtype}, {.pool = pool});
 }
 
 std::string error_of(const fs::path& source) {
@@ -42,7 +42,8 @@ TEST(Convert, MakesTheTensorsThatTheReferenceWrote) {
   const TestFolder folder;
   const auto made = convert(kCheckpoint, folder.path() / "out.gguf");
   ASSERT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->architecture, "llama");
+  ASSERT_EQ(made->files.size(), 1U);
+  EXPECT_EQ(made->files[0].architecture, "llama");
   const auto ours = GgufFile::open(folder.path() / "out.gguf"), theirs = GgufFile::open("tests/data/tiny-llama3.gguf");
   ASSERT_TRUE(ours && theirs);
   ASSERT_EQ(ours->tensors().size(), theirs->tensors().size());
@@ -123,7 +124,7 @@ TEST(Convert, StopsOnRequestAndLeavesNothing) {
   std::stop_source stop;
   stop.request_stop();
   const auto result =
-      convert_checkpoint(kCheckpoint, folder.path() / "out.gguf", DType::f16, {.pool = pool, .stop = stop.get_token()});
+      convert_checkpoint(kCheckpoint, folder.path() / "out.gguf", {}, {.pool = pool, .stop = stop.get_token()});
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::cancelled);
   EXPECT_TRUE(fs::is_empty(folder.path()));

@@ -41,6 +41,8 @@ struct Family {
   // Adds the architecture's keys, and tensors that the checkpoint has only as settings.
   Result<void> (*describe)(const Checkpoint& checkpoint, FamilyKeys& keys,
                            std::vector<OutputTensor>& tensors) = nullptr;
+  // JSON: what publishers leave out of a "text_config" where their class (of transformers) has it so.
+  const char* class_settings = "{}";
 };
 
 extern const Family kBert, kGemma, kGemma2, kGemma3, kGemma3n, kGranite, kLfm2, kLlama, kPhi3, kQwen2, kQwen3,

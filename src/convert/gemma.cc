@@ -26,6 +26,10 @@ constexpr NameRule kNames[] = {
 constexpr std::string_view kGemmaTypes[] = {"gemma"};
 constexpr std::string_view kGemma2Types[] = {"gemma2"};
 constexpr std::string_view kGemma3Types[] = {"gemma3", "gemma3_text"};
+constexpr const char* kGemma3Settings = R"({"hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072,
+    "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "sliding_window": 4096, "vocab_size": 262208,
+    "tie_word_embeddings": true})";
 
 // Layer i of those with a window is not `every` times a number.
 Result<void> check_pattern(const Config& config, size_t every) {
@@ -71,7 +75,10 @@ const Family kGemma{
     .architecture = "gemma", .model_types = kGemmaTypes, .names = kFirstNames, .describe = describe_decoder};
 const Family kGemma2{
     .architecture = "gemma2", .model_types = kGemma2Types, .names = kNames, .describe = describe_gemma2};
-const Family kGemma3{
-    .architecture = "gemma3", .model_types = kGemma3Types, .names = kNames, .describe = describe_gemma3};
+const Family kGemma3{.architecture = "gemma3",
+                     .model_types = kGemma3Types,
+                     .names = kNames,
+                     .describe = describe_gemma3,
+                     .class_settings = kGemma3Settings};
 
 }  // namespace nanomind

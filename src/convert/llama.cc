@@ -19,6 +19,8 @@ constexpr NameRule kNames[] = {
     {"layers.#.block_sparse_moe.experts.@.w3", "blk.#.ffn_up_exps"},
 };
 constexpr std::string_view kLlamaTypes[] = {"llama", "mistral", "mixtral"};
+constexpr const char* kLlamaSettings = R"({"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "vocab_size": 32000})";
 constexpr std::string_view kSmolLm3Types[] = {"smollm3"};
 constexpr std::string_view kGraniteTypes[] = {"granite"};
 
@@ -53,7 +55,11 @@ Result<void> describe_granite(const Checkpoint& checkpoint, FamilyKeys& keys, st
 
 }  // namespace
 
-const Family kLlama{.architecture = "llama", .model_types = kLlamaTypes, .names = kNames, .describe = describe_llama};
+const Family kLlama{.architecture = "llama",
+                    .model_types = kLlamaTypes,
+                    .names = kNames,
+                    .describe = describe_llama,
+                    .class_settings = kLlamaSettings};
 const Family kSmolLm3{
     .architecture = "smollm3", .model_types = kSmolLm3Types, .names = kNames, .describe = describe_smollm3};
 const Family kGranite{

@@ -21,7 +21,11 @@ struct SourceRows {
   int64_t first = 0, rows = 0;
 };
 
-enum class Precision { chosen, exact };  // exact: floats, whatever type was chosen for the file
+enum class Precision {
+  chosen,  // the type that was chosen for the file
+  plain,   // F16 where that was chosen, otherwise F32
+  exact,   // F32
+};
 
 struct OutputTensor {
   std::string name;

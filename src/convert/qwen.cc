@@ -11,6 +11,9 @@ namespace {
 constexpr std::string_view kQwen2Types[] = {"qwen2"};
 constexpr std::string_view kQwen3Types[] = {"qwen3"};
 constexpr std::string_view kQwen3MoeTypes[] = {"qwen3_moe"};
+constexpr const char* kQwen2Settings = R"({"hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
+    "vocab_size": 151936})";
 
 Result<void> check_window(const Config& config) {
   if (!config.flag_or("use_sliding_window", false)) return {};
@@ -39,7 +42,11 @@ Result<void> describe_moe(const Checkpoint& checkpoint, FamilyKeys& keys, std::v
 
 }  // namespace
 
-const Family kQwen2{.architecture = "qwen2", .model_types = kQwen2Types, .names = {}, .describe = describe};
+const Family kQwen2{.architecture = "qwen2",
+                    .model_types = kQwen2Types,
+                    .names = {},
+                    .describe = describe,
+                    .class_settings = kQwen2Settings};
 const Family kQwen3{.architecture = "qwen3", .model_types = kQwen3Types, .names = {}, .describe = describe};
 const Family kQwen3Moe{
     .architecture = "qwen3moe", .model_types = kQwen3MoeTypes, .names = {}, .describe = describe_moe};

@@ -32,6 +32,7 @@ class SentencePieceFiles : public testing::Test {
   Result<void> convert(int64_t rows, GgufMetadata& metadata) const {
     const Checkpoint checkpoint{.folder = folder_.path(),
                                 .name = "tiny",
+                                .whole = Config(Json::object(), "config.json"),
                                 .config = Config(Json::object(), "config.json"),
                                 .model_type = "llama",
                                 .weights = {}};

@@ -11,6 +11,7 @@
 #include "base/sha256.h"
 #include "base/thread_pool.h"
 #include "convert/convert.h"
+#include "hub/vision_pair.h"
 
 namespace nanomind {
 namespace {
@@ -120,7 +121,9 @@ Result<void> fetch_checkpoint(const CheckpointSource& source, const std::string&
   }
   const fs::path converted = work / "converted.gguf";
   ThreadPool pool(1);
-  TRY(convert_checkpoint(folder, converted, source.dtype, {.pool = pool, .stop = options.stop}));
+  const Halves halves = is_vision_file(path.filename().string()) ? Halves::vision : Halves::text;
+  TRY(convert_checkpoint(folder, converted, {.dtype = source.dtype, .halves = halves},
+                         {.pool = pool, .stop = options.stop}));
   TRY(file.restart(""));
   TRY(append_all(converted, file));
   fs::remove_all(work, error);

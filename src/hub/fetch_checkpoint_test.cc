@@ -32,7 +32,7 @@ class PullCheckpoint : public testing::Test {
       test::write_file(folder_.path() / "Tiny" / name, contents_[name]);
     }
     ThreadPool pool(1);
-    ASSERT_TRUE(convert_checkpoint(folder_ / "Tiny", folder_ / "expected.gguf", DType::f16, {.pool = pool}));
+    ASSERT_TRUE(convert_checkpoint(folder_ / "Tiny", folder_ / "expected.gguf", {.dtype = DType::f16}, {.pool = pool}));
     expected_ = read_file(folder_ / "expected.gguf");
     options_.http.sleep = [](std::chrono::milliseconds, std::stop_token) {};
     options_.http.max_attempts = 2;

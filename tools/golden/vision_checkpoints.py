@@ -7,6 +7,8 @@ tests/data/vision, but for keys that tell of names and types.
 Each folder has config.json, generation_config.json, the weights as halves in safetensors, preprocessor_config.json,
 tokenizer.json, tokenizer_config.json, and the chat template where its publisher keeps it:
 
+    gemma3            as Google: processor_config.json, chat_template.json; config.json in the older form, which leaves out
+                      of both parts what is as their classes have it; tensors under older names, as LLaVA-OneVision's
     idefics3          as SmolVLM: processor_config.json, chat_template.json; config.json in the older form (torch_dtype,
                       rope_theta), which leaves out of vision_config what is as its class has it
     llava_onevision   as llava-hf: processor_config.json, chat_template.json; config.json in the older form; tensors under
@@ -19,10 +21,11 @@ import json
 import shutil
 
 from safetensors.torch import load_file, save_file
-from transformers import Idefics3Config, LlavaOnevisionConfig
+from transformers import Gemma3TextConfig, Idefics3Config, LlavaOnevisionConfig
 from transformers.utils import logging
 
 from tiny import parse_options
+from vision_gemma3 import Gemma3, SentencePieceVocabulary
 from vision_idefics3 import Idefics3
 from vision_llava_onevision import LlavaOnevision
 from vision_minicpmv import MiniCpmV46
@@ -46,11 +49,14 @@ def older_form(config, vision_defaults):
     for part in (config["text_config"], config["vision_config"]):
         part.pop("dtype", None)
     rope = config["text_config"].pop("rope_parameters")
+    rope = rope.get("full_attention", rope)  # Gemma's for its layers without a window; that of the others is its class's
     config["text_config"] |= {"rope_theta": rope["rope_theta"], "rope_scaling": None}
-    config["vision_config"] = {
-        k: v for k, v in config["vision_config"].items() if k == "model_type" or v != getattr(vision_defaults, k, None)
-    }
+    config["vision_config"] = what_differs(config["vision_config"], vision_defaults)
     return config
+
+
+def what_differs(part, defaults):
+    return {k: v for k, v in part.items() if k == "model_type" or v != getattr(defaults, k, None)}
 
 
 def older_names(folder):
@@ -75,16 +81,17 @@ def save_tokenizer(vocabulary, folder):
         for i, token in enumerate(vocabulary.tokens)
         if i in vocabulary.control_ids()
     }
+    unknown = {"unk_token": made.unk_token} if made.unk_token else {}
     write_json(folder / "tokenizer_config.json", {
-        "add_bos_token": False,
+        "add_bos_token": isinstance(vocabulary, SentencePieceVocabulary),
         "add_prefix_space": False,
         "added_tokens_decoder": added,
         "bos_token": vocabulary.bos,
         "eos_token": vocabulary.eos,
-        "pad_token": vocabulary.eos,
+        "pad_token": made.pad_token,
         "model_max_length": 2048,
         "tokenizer_class": "PreTrainedTokenizerFast",
-    })  # fmt: skip
+    } | unknown)  # fmt: skip
 
 
 def save(family, folder):
@@ -104,6 +111,14 @@ def save(family, folder):
         config = older_form(config, Idefics3Config().vision_config)
         config["text_config"]["architectures"] = ["VLlama3ForCausalLM"]
         name, facts = "Idefics3Processor", {"image_seq_len": family.processor.image_seq_len}
+    elif isinstance(family, Gemma3):
+        config = older_form(config, LlavaOnevisionConfig().vision_config)
+        # The first transformers that had Gemma 3 did not know these, but for the last, which is as its class has it.
+        unknown = ("layer_types", "use_bidirectional_attention", "_sliding_window_pattern", "rope_theta")
+        text = {k: v for k, v in config["text_config"].items() if k not in unknown}
+        config["text_config"] = what_differs(text, Gemma3TextConfig()) | {"rope_scaling": None}
+        older_names(folder)
+        name, facts = "Gemma3Processor", {"image_seq_length": family.rows_per_picture}
     else:
         config = older_form(config, LlavaOnevisionConfig().vision_config)
         older_names(folder)
@@ -117,7 +132,7 @@ def save(family, folder):
 
 def main():
     arguments = parse_options(__doc__, "names")
-    for kind in (Idefics3, LlavaOnevision, MiniCpmV46):
+    for kind in (Gemma3, Idefics3, LlavaOnevision, MiniCpmV46):
         if not arguments.names or kind.name in arguments.names:
             folder = arguments.data / "checkpoint" / kind.name
             save(kind(), folder)

@@ -37,7 +37,7 @@ class SentencePieceVocabulary:
     runs = ["\n\n", "\n\n\n", "\n\n\n\n"]
     merges = [("▁", "t"), ("h", "e"), ("▁t", "he"), ("i", "s")]
     letters = ["▁", "\n", *"etaoinsrhldcumfpgwybvWI?."]
-    bos, template = "<bos>", TEMPLATE
+    bos, eos, template = "<bos>", "<end_of_turn>", TEMPLATE
 
     def __init__(self):
         normal = ["".join(pair) for pair in self.merges] + self.letters
