@@ -12,6 +12,7 @@
 #include "cli/file_work.h"
 #include "cli/quantity.h"
 #include "convert/quantize.h"
+#include "format/gguf.h"
 
 namespace nanomind {
 namespace {
@@ -77,12 +78,19 @@ Result<Comparison> report(const Context& context, const QuantizeFlags& flags, co
                                   .options = {.context = flags.context, .chunks = flags.chunks}});
 }
 
+Result<void> check_report(const std::filesystem::path& source, const std::filesystem::path& text) {
+  TRY(MappedFile::open(text));
+  if (TRY(GgufFile::open(source)).get_string("general.architecture").value_or("") != "clip") return {};
+  return fail(ErrorCode::invalid_argument,
+              fmt::format("{} predicts no text that could be compared. Leave out --report.", source.string()));
+}
+
 Result<void> run(const Context& context, const QuantizeFlags& flags) {
   const Paths paths{std::filesystem::absolute(expand_home(flags.source, context.folders.home)),
                     std::filesystem::absolute(expand_home(flags.output, context.folders.home))};
   TRY(check_target(paths.source, paths.target));
   // A name that is mistyped is better known before the work than after it.
-  if (!flags.report.empty()) TRY(MappedFile::open(expand_home(flags.report, context.folders.home)));
+  if (!flags.report.empty()) TRY(check_report(paths.source, expand_home(flags.report, context.folders.home)));
   const Quantized made = TRY(write_file(context, flags, paths));
   context.console.note(fmt::format("{}: {} instead of {}, {} tensors changed", paths.target.string(),
                                    format_bytes(made.bytes), format_bytes(made.source_bytes), made.changed));

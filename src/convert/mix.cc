@@ -42,9 +42,10 @@ DType at_least(DType a, DType b) { return bits(a) >= bits(b) ? a : b; }
 // --- what stays as it is ---
 
 bool stays(const GgufTensor& tensor) {
-  constexpr std::string_view kWhole[] = {"position_embd.weight", "token_types.weight", "cls.weight",
-                                         "cls.output.weight"};
-  constexpr std::string_view kParts[] = {"norm", "ffn_gate_inp", "ssm_conv1d", "shortconv.conv", "rope_f"};
+  constexpr std::string_view kWhole[] = {"token_types.weight", "cls.weight", "cls.output.weight",
+                                         "mm.input_projection.weight"};  // which is stored turned around
+  constexpr std::string_view kParts[] = {"norm",   "ffn_gate_inp",  "ssm_conv1d", "shortconv.conv",
+                                         "rope_f", "position_embd", "patch_embd"};
   if (tensor.shape.rank < 2 || !tensor.name.ends_with(".weight")) return true;
   if (std::ranges::find(kWhole, tensor.name) != std::end(kWhole)) return true;
   return std::ranges::any_of(kParts, [&](std::string_view part) { return tensor.name.contains(part); });
@@ -67,6 +68,7 @@ bool is_important(int64_t layer, int64_t layers) {
 
 int64_t layer_of(std::string_view name) {
   int64_t layer = 0;
+  if (name.starts_with("v.")) name.remove_prefix(2);  // of vision files
   if (!name.starts_with("blk.")) return 0;
   for (const char c : name.substr(4)) {
     if (c < '0' || c > '9') break;
@@ -160,6 +162,7 @@ Facts facts_of(const GgufFile& file, std::string_view architecture) {
   const auto count = [&](std::string_view key, uint64_t otherwise) {
     return static_cast<int64_t>(file.get_uint(fmt::format("{}.{}", architecture, key)).value_or(otherwise));
   };
+  if (architecture == "clip") return {.layers = count("vision.block_count", 1)};
   const int64_t heads = count("attention.head_count", 1), key_heads = count("attention.head_count_kv", 0);
   return {.layers = count("block_count", 1),
           .experts = count("expert_count", 0),

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -153,6 +154,42 @@ TEST_F(QuantizeFile, GivesEachTensorItsType) {
   EXPECT_EQ(type_of("blk.0.attn_norm.weight"), "F32");
   EXPECT_EQ(type_of("blk.0.ffn_gate_inp.weight"), "F32");
   EXPECT_EQ(GgufFile::open(target())->get_uint("general.file_type"), 15U);
+}
+
+// Sizes of SigLIP's larger tower: 1152 is four and a half super-blocks, 4304 no number of any blocks.
+TEST_F(QuantizeFile, KeepsTheFirstFiltersAndThePositionsOfVisionFiles) {
+  GgufTestWriter w;
+  w.add("general.architecture", "clip").add("clip.vision.block_count", uint32_t{16});
+  w.add_floats("v.patch_embd.weight", {2, 3, 2, 32}, normal(384, 1));
+  w.add_floats("v.position_embd.weight", {2, 1152}, normal(2304, 2));
+  w.add_floats("v.blk.1.attn_v.weight", {2, 768}, normal(1536, 3));
+  w.add_floats("v.blk.2.attn_v.weight", {2, 768}, normal(1536, 3));
+  w.add_floats("v.blk.2.attn_q.weight", {2, 1152}, normal(2304, 3));
+  w.add_floats("v.blk.2.attn_q.bias", {1152}, normal(1152, 4));
+  w.add_floats("v.blk.2.ffn_down.weight", {2, 4304}, normal(8608, 5));
+  w.add_floats("mm.input_projection.weight", {2, 256}, normal(512, 6));
+  w.add_floats("mm.model.fc.weight", {2, 256}, normal(512, 7));
+  ASSERT_TRUE(w.write(source()));
+  for (const auto& [type, mixed, narrow] : {std::array{"q4_k_m", "Q4_K", "Q5_0"},
+                                            {"q5_k_s", "Q5_K", "Q5_1"},
+                                            {"q6_k", "Q6_K", "Q8_0"},
+                                            {"q3_k_s", "Q3_K", "Q4_0"},
+                                            {"q8_0", "Q8_0", "Q8_0"},
+                                            {"iq4_xs", "IQ4_XS", "IQ4_NL"}}) {
+    SCOPED_TRACE(type);
+    ASSERT_TRUE(quantize({.mix = *parse_mix(type)}));
+    for (const char* name :
+         {"v.patch_embd.weight", "v.position_embd.weight", "v.blk.2.attn_q.bias", "mm.input_projection.weight"})
+      EXPECT_EQ(type_of(name), "F32") << name;
+    EXPECT_EQ(type_of("v.blk.2.attn_v.weight"), mixed);
+    EXPECT_EQ(type_of("mm.model.fc.weight"), mixed);
+    EXPECT_EQ(type_of("v.blk.2.attn_q.weight"), narrow);
+    EXPECT_EQ(type_of("v.blk.2.ffn_down.weight"), "F16");
+    EXPECT_EQ(GgufFile::open(target())->get_uint("clip.vision.block_count"), 16U);
+  }
+  // Mixes tell important layers by the tower's count.
+  ASSERT_TRUE(quantize({.mix = *parse_mix("q4_k_m")}));
+  EXPECT_EQ(type_of("v.blk.1.attn_v.weight"), "Q6_K");
 }
 
 TEST_F(QuantizeFile, ObeysRules) {

@@ -260,6 +260,32 @@ class Tools(ProgramTest):
             self.assertNotEqual(failed.stderr, b"")
         self.assertFalse(list(self.home.glob("none*")))
 
+    def test_files_of_a_model_that_sees(self):
+        checkpoint = ROOT / "tests/data/checkpoint/minicpmv4_6"
+        text, vision = self.home / "tiny.gguf", self.home / "mmproj-tiny.gguf"
+        told = self.expect(0, "convert", checkpoint, "-o", text, "--type", "f16").stderr.decode()
+        self.assertIn(f": {text}\n", told)
+        self.assertIn(f": {vision}\n", told)
+        small, small_vision = self.home / "small-q4_k.gguf", self.home / "mmproj-small-q8_0.gguf"
+        self.expect(0, "quantize", text, small, "--type", "q4_k", "--head", "q6_k")
+        self.expect(0, "quantize", vision, small_vision, "--type", "q8_0")
+        self.assertLess(small_vision.stat().st_size, vision.stat().st_size)
+        picture = ROOT / "tests/data/vision/100x40.png"
+        for model, eyes in ((text, vision), (small, small_vision)):
+            answer = self.expect(0, "run", model, "--mmproj", eyes, "-i", picture, "What is it?", "-n", "4", "--temp", "0")
+            self.assertNotEqual(answer.stdout, b"")
+        # Names tell which file is which, and predictions of text are nothing that a vision file has.
+        refused = self.expect(2, "convert", checkpoint, "-o", self.home / "mmproj-x.gguf")
+        self.assertIn(b"taken for a vision file", refused.stderr)
+        refused = self.expect(2, "convert", checkpoint, "-o", self.home / "eyes.gguf", "--only", "vision")
+        self.assertIn(b"mmproj-eyes.gguf", refused.stderr)
+        refused = self.expect(2, "quantize", vision, self.home / "none.gguf", "--type", "q8_0", "--report", picture)
+        self.assertIn(b"--report", refused.stderr)
+        self.assertFalse((self.home / "none.gguf").exists())
+        alone = self.home / "mmproj-alone.gguf"
+        self.expect(0, "convert", checkpoint, "-o", alone, "--only", "vision", "--type", "f16")
+        self.assertEqual(alone.read_bytes(), vision.read_bytes())
+
     def test_bench(self):
         bench = json.loads(self.expect(0, "bench", self.tiny, "--json", "-p", "8", "-n", "4", "-r", "3", "-t", "1").stdout)
         self.assertEqual(list(bench), ["model", "threads", "isa", "prefill", "decode", "limit", "peak_rss_mb", "load_ms"])
