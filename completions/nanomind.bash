@@ -7,7 +7,7 @@ _nanomind_models() {
 
 _nanomind() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local commands="run chat watch pull list show rm convert quantize pack tokenize perplexity embed rerank bench doctor help"
+  local commands="run chat watch pull list show rm convert quantize join pack tokenize perplexity embed rerank bench doctor help"
   local engine="--mmproj --no-mmproj -t --threads --memory --kv-type --device --precision --isa"
   local answer="-n --max-tokens --system --temp --top-k --top-p --min-p --repeat-penalty --seed"
   answer+=" --typical-p --presence-penalty --frequency-penalty --repeat-last --dry --dry-base --dry-length --dry-window --dry-breaker --xtc --xtc-threshold --mirostat --mirostat-rate --logit-bias"

@@ -5,7 +5,7 @@ function __nanomind_models
     nanomind list 2>/dev/null | awk 'NR > 1 { print $1 }'
 end
 
-set -l commands run chat watch pull list show rm convert quantize pack tokenize perplexity embed rerank bench doctor help
+set -l commands run chat watch pull list show rm convert quantize join pack tokenize perplexity embed rerank bench doctor help
 set -l with_engine run chat watch pack perplexity embed rerank bench
 set -l with_answer run chat watch
 
@@ -20,6 +20,7 @@ complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a show -
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a rm -d 'Remove models'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a convert -d 'Make a GGUF file of safetensors'
 complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a quantize -d 'Write a GGUF file with smaller weights'
+complete -c nanomind -n "not __fish_seen_subcommand_from $commands" -f -a join -d 'Make one file of a model and its vision file'
 complete -c nanomind -n '__fish_seen_subcommand_from convert' -r -s o -l output -d 'File to write'
 complete -c nanomind -n '__fish_seen_subcommand_from convert' -x -l only -a 'text vision' -d 'Half of a model that sees'
 complete -c nanomind -n '__fish_seen_subcommand_from convert' -x -l type -a 'f16 bf16 f32 q8_0' -d 'Type of matrices'

@@ -26,6 +26,7 @@ void add_rm(CLI::App& app, Context& context, Action& action);
 void add_convert(CLI::App& app, Context& context, Action& action);
 void add_pack(CLI::App& app, Context& context, Action& action);
 void add_quantize(CLI::App& app, Context& context, Action& action);
+void add_join(CLI::App& app, Context& context, Action& action);
 void add_tokenize(CLI::App& app, Context& context, Action& action);
 void add_perplexity(CLI::App& app, Context& context, Action& action);
 void add_embed(CLI::App& app, Context& context, Action& action);

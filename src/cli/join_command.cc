@@ -35,7 +35,9 @@ void add_join(CLI::App& app, Context& context, Action& action) {
   auto flags = std::make_shared<JoinFlags>();
   CLI::App* command = app.add_subcommand("join", "Make one file of a model and its vision file");
   command->add_option("model", flags->model, "GGUF file of the language model")->required()->option_text("MODEL");
-  command->add_option("vision", flags->vision, "GGUF file of its tower and projector")->required()->option_text("MMPROJ");
+  command->add_option("vision", flags->vision, "GGUF file of its tower and projector")
+      ->required()
+      ->option_text("MMPROJ");
   command->add_option("output", flags->output, "file to write")->required()->option_text("OUT");
   command->callback([&context, &action, flags] { action = [&context, flags] { return run(context, *flags); }; });
 }

@@ -71,8 +71,8 @@ void add_commands(CLI::App& app, Context& context, Action& action) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   for (const auto add :
-       {add_run, add_chat, add_watch, add_pull, add_list, add_show, add_rm, add_convert, add_quantize, add_pack,
-        add_tokenize, add_perplexity, add_embed, add_rerank, add_bench, add_doctor, add_help}) {
+       {add_run, add_chat, add_watch, add_pull, add_list, add_show, add_rm, add_convert, add_quantize, add_join,
+        add_pack, add_tokenize, add_perplexity, add_embed, add_rerank, add_bench, add_doctor, add_help}) {
     add(app, context, action);
   }
 }

@@ -176,7 +176,8 @@ Result<bool> names_model(const Context& context, const std::string& text) {
 }
 
 void use_vision(const LocatedModel& model, EngineFlags& flags) {
-  if (flags.vision.empty() && !flags.no_vision) flags.vision = model.vision.string();
+  if (!flags.vision.empty() || flags.no_vision) return;
+  flags.vision = (holds_vision(model.path) ? model.path : model.vision).string();
 }
 
 Result<std::unique_ptr<Engine>> load_engine(const Context& context, const LocatedModel& model,

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/quantity.h"
+#include "hub/vision_pair.h"
 
 namespace nanomind {
 namespace {
@@ -76,7 +77,7 @@ Result<LocatedModel> locate_seeing_model(const Context& context, const std::stri
   const CatalogEntry* entry = short_name != nullptr ? catalog.find(short_name->name) : nullptr;
   if (entry == nullptr || entry->vision) {
     LocatedModel model = TRY(locate_model(context, chosen));
-    if (!model.vision.empty()) return model;
+    if (!model.vision.empty() || holds_vision(model.path)) return model;
   }
   const Store store = TRY(open_store(context));
   const auto here = TRY(seeing_here(catalog, store));

@@ -9,6 +9,8 @@
 #include <tuple>
 #include <vector>
 
+#include "format/gguf.h"
+
 namespace nanomind {
 namespace {
 
@@ -142,6 +144,11 @@ fs::path vision_file_beside(const fs::path& model) {
   }
   const auto chosen = choose_vision_file(model.filename().string(), names);
   return chosen ? folder / *chosen : fs::path();
+}
+
+bool holds_vision(const fs::path& model) {
+  const auto file = GgufFile::open(model);
+  return file && (file->find("clip.projector_type") != nullptr || file->find("clip.vision.projector_type") != nullptr);
 }
 
 }  // namespace nanomind

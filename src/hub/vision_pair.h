@@ -24,4 +24,7 @@ std::optional<std::string> choose_vision_file(std::string_view model, std::span<
 // The same among the files beside `model`; empty when there is none.
 std::filesystem::path vision_file_beside(const std::filesystem::path& model);
 
+// Whether the model's own file has a tower and a projector (`nanomind join`). Reads its header.
+bool holds_vision(const std::filesystem::path& model);
+
 }  // namespace nanomind

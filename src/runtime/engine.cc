@@ -217,10 +217,8 @@ class LocalEngine final : public Engine {
     kind_ = model.result.kind;
     embedding_ = {.pooling = model.result.pooling, .whole_sequences = model.whole_sequences};
     int64_t step = model.whole_sequences ? context_ : std::min(device_->step_tokens(model.program), context_);
-    // One file may hold both.
-    const std::filesystem::path vision = options.vision.empty() && has_vision(file_) ? options.model : options.vision;
-    if (!vision.empty()) {
-      TRY(open_sight(model, options, vision, step));
+    if (!options.vision.empty()) {
+      TRY(open_sight(model, options, step));
       step = std::max(step, sight_->least_step_rows());
     }
     // Results of all rows are needed at once where the sequence is one step, and soon where rows are averaged.
@@ -263,15 +261,14 @@ class LocalEngine final : public Engine {
   }
 
   // The bricks that see have a device of their own, so that they work beside the language model.
-  Result<void> open_sight(const Model& model, const EngineOptions& options, const std::filesystem::path& vision,
-                          int64_t step) {
+  Result<void> open_sight(const Model& model, const EngineOptions& options, int64_t step) {
     const DeviceOptions device{.threads = options.threads,
                                .decode_threads = options.decode_threads,
                                .prefill_threads = options.prefill_threads,
                                .state_folder = options.state_folder,
                                .isa = options.isa};
     sight_ =
-        TRY(Sight::open(*device_, {.encoder = {.file = vision,
+        TRY(Sight::open(*device_, {.encoder = {.file = options.vision,
                                                .packed_folder = options.packed_folder,
                                                .precision = options.precision,
                                                .log = options.log},

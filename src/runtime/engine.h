@@ -29,7 +29,7 @@ namespace nanomind {
 struct EngineOptions {
   std::filesystem::path model;          // a GGUF file
   std::filesystem::path packed_folder;  // where packed side files go; empty: beside the model
-  std::filesystem::path vision;         // of a tower and a projector; empty: `model` itself, if it has them
+  std::filesystem::path vision;         // of a tower and a projector, may be `model`; empty: sees no pictures
   VisionBricks vision_bricks = VisionBricks::stay;
   std::string device = "cpu";
   std::string isa;         // empty: the widest that runs

@@ -6,7 +6,7 @@ import subprocess
 
 from program import PROGRAM, ProgramTest, main
 
-COMMANDS = ("run", "chat", "watch", "pull", "list", "show", "rm", "convert", "quantize", "pack", "tokenize", "perplexity", "embed", "rerank", "bench", "doctor")
+COMMANDS = ("run", "chat", "watch", "pull", "list", "show", "rm", "convert", "quantize", "join", "pack", "tokenize", "perplexity", "embed", "rerank", "bench", "doctor")
 
 
 class Calling(ProgramTest):

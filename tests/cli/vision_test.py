@@ -26,6 +26,22 @@ class Seeing(ProgramTest):
         return {row["name"]: row for row in json.loads(self.expect(0, "list", "--json").stdout)}
 
 
+class Joined(Seeing):
+    """One file of both halves."""
+
+    def test_it_sees_as_the_two_files_do(self):
+        data = ROOT / "tests/data/vision"
+        model, eyes, both = data / "tiny-idefics3.gguf", data / "mmproj-tiny-idefics3.gguf", self.home / "both.gguf"
+        self.expect(0, "join", str(model), str(eyes), str(both))
+        ask = ("-i", str(data / "100x40.png"), "-n", "8", "--temp", "0", "--json", "What is on the left?")
+        two = json.loads(self.expect(0, "run", str(model), "--mmproj", str(eyes), *ask).stdout)
+        one = json.loads(self.expect(0, "run", str(both), *ask).stdout)
+        self.assertEqual(one["ids"], two["ids"])
+        self.assertEqual(one["prompt_tokens"], two["prompt_tokens"])
+        self.expect(2, "run", str(both), "--no-mmproj", *ask)
+        self.expect(2, "join", str(eyes), str(model), str(self.home / "no.gguf"))
+
+
 class Catalog(Seeing):
     """A model of the catalog with two files; the language model comes from a wheel, by a script in place of pip."""
 
