@@ -35,6 +35,7 @@ typedef struct NanomindTemplate NanomindTemplate;
 typedef struct NanomindMessage {
   NanomindBytes role;     // UTF-8
   NanomindBytes content;  // UTF-8
+  int32_t pictures;       // -1: the content is given as a text; else as a list of so many pictures and then the text
   // The rest is UTF-8 too, and may be empty: then the template does not see it.
   NanomindBytes reasoning;     // what an assistant thought
   NanomindBytes tool_calls;    // JSON list of an assistant's calls, as OpenAI has them or {"name", "arguments"}

@@ -33,6 +33,7 @@ pub struct Template {
 pub struct Message {
     role: Bytes,
     content: Bytes,
+    pictures: i32,
     reasoning: Bytes,
     tool_calls: Bytes,
     tool_call_id: Bytes,
@@ -183,6 +184,13 @@ pub unsafe extern "C" fn nanomind_template_parse(source: Bytes, error: *mut Text
     into_handle(source.and_then(|source| on_large_stack(|| parse(source))), error)
 }
 
+/// A content as a list of parts: pictures, of which a template writes only where they stand, and the text.
+fn parts(pictures: i32, text: &str) -> Value {
+    let picture = || Value::from_pairs([("type", Value::from("image"))]);
+    let text = Value::from_pairs([("type", Value::from("text")), ("text", Value::from(text))]);
+    Value::from_iter((0..pictures).map(|_| picture()).chain([text]))
+}
+
 unsafe fn read_message(message: &Message, number: usize) -> Result<(Value, usize), String> {
     let mut bytes = 0;
     let mut fields = Vec::new();
@@ -196,7 +204,9 @@ unsafe fn read_message(message: &Message, number: usize) -> Result<(Value, usize
     for (key, text, what) in texts {
         let text = text.as_str(&format!("The {what} of message {number}"))?;
         bytes += text.len();
-        if !text.is_empty() || key == "role" || key == "content" {
+        if key == "content" && message.pictures >= 0 {
+            fields.push((key, parts(message.pictures, text)));
+        } else if !text.is_empty() || key == "role" || key == "content" {
             fields.push((key, Value::from(text)));
         }
     }

@@ -25,7 +25,6 @@
 #include "runtime/state_store.h"
 #include "runtime/weight_binding.h"
 #include "tensor/packed.h"
-#include "text/message_order.h"
 
 namespace nanomind {
 namespace {
@@ -92,12 +91,11 @@ class LocalEngine final : public Engine {
     ChatPrompt prompt{.reasoning = reasoning_, .tool_format = tool_format_};
     const auto encode = [&](TemplateOptions::Prompt opening) -> Result<std::vector<TokenId>> {
       const PicturePlaces places(messages);
-      const std::string text = TRY(render_in_any_order(*template_, places.messages(),
-                                                       {.bos_token = bos,
-                                                        .eos_token = spelling(tokenizer_->end_token()),
-                                                        .prompt = opening,
-                                                        .tools = options.tools,
-                                                        .thinking = options.thinking}));
+      const std::string text = TRY(places.render(*template_, {.bos_token = bos,
+                                                              .eos_token = spelling(tokenizer_->end_token()),
+                                                              .prompt = opening,
+                                                              .tools = options.tools,
+                                                              .thinking = options.thinking}));
       if (opening == TemplateOptions::Prompt::generation && reasoning_ && opens_reasoning(reasoning_->markers, text))
         prompt.reasoning->start = ReasoningSplitter::Start::reasoning;
       // Most templates write the beginning token themselves; it must not come twice.

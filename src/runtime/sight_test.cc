@@ -14,7 +14,6 @@
 
 #include "base/mapped_file.h"
 #include "device/registry.h"
-#include "runtime/picture_places.h"
 
 namespace nanomind {
 namespace {
@@ -279,35 +278,6 @@ TEST(Pictures, RowsUsedLastAreKeptUnderTokensOfTheirOwn) {
   EXPECT_EQ(pictures.row(-10), nullptr);
   // It has the tokens that it had, so that prefixes with it are still good.
   EXPECT_EQ(add(2), two);
-}
-
-TEST(PicturePlaces, PicturesStandBeforeTheirMessages) {
-  const auto file = GgufFile::open("tests/data/tiny-llama.gguf");
-  ASSERT_TRUE(file);
-  const auto tokenizer = std::move(*make_tokenizer(*file));
-  const auto encode = [&](std::string_view text) {
-    return tokenizer->encode(text, ControlTokens::recognise, Beginning::omit);
-  };
-  const auto rows = [](std::vector<int32_t> tokens) { return PicturePrompt{{.text = {}, .rows = std::move(tokens)}}; };
-  const std::string number(kPictureNumber);
-  // What a person writes is never taken for a picture, even if it looks like the mark of one. Markers are read together
-  // with the text beside them.
-  const std::vector<Message> messages{
-      {.role = "user", .content = "[picture-0:1]?", .pictures = {rows({-1, -2}), rows({-3})}},
-      {.role = "user",
-       .content = "and?",
-       .pictures = {{{.text = "No " + number + ": ", .rows = {-1, -2}}, {.text = " so ", .rows = {}}}}}};
-  const PicturePlaces places(messages);
-  const std::string text = "A:" + places.messages()[0].content + "B:" + places.messages()[1].content;
-  std::vector<TokenId> expected = encode("A:");
-  const auto append = [&](const std::vector<TokenId>& more) {
-    expected.insert(expected.end(), more.begin(), more.end());
-  };
-  append({-1, -2, -3});
-  append(encode("[picture-0:1]?B:No 2: "));
-  append({-1, -2});
-  append(encode(" so and?"));
-  EXPECT_EQ(places.encode(*tokenizer, text, Beginning::omit), expected);
 }
 
 }  // namespace

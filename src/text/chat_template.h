@@ -3,6 +3,7 @@
 // the template comes from the file.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,6 +33,10 @@ struct Message {
   std::string name{};          // of the tool
 };
 
+// How a template takes the content of a message: as a text, as a list of parts ({"type": "image"}, {"type": "text",
+// "text": ...}; SmolVLM), or as either.
+enum class ContentForm : uint8_t { text, parts, either };
+
 struct TemplateOptions {
   std::string_view bos_token;  // spelling, may be empty
   std::string_view eos_token;
@@ -42,21 +47,28 @@ struct TemplateOptions {
 
 class ChatTemplate {
  public:
-  // Compiles the template; the error quotes the line that failed.
+  // Compiles the template and tries it, to learn its form of contents; the error quotes the line that failed.
   static Result<ChatTemplate> parse(std::string_view source);
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
+  ContentForm content_form() const { return form_; }
+
   // The prompt text; control tokens in it are to be recognised by the tokenizer. `raise_exception` of a template
   // becomes the error's message. Tools and calls that are no JSON lists are errors; arguments of a call may be anything
-  // (a text is handed on as it is).
+  // (a text is handed on as it is). Of pictures a template sees only that they are there, as parts before the text:
+  // where it takes parts it writes something of its own for each, else nothing.
   Result<std::string> render(std::span<const Message> messages, const TemplateOptions& options) const;
 
  private:
   struct Impl;
   explicit ChatTemplate(std::unique_ptr<Impl> impl);
+  bool lets_through(ContentForm form) const;
+  Result<std::string> render(std::span<const Message> messages, const TemplateOptions& options, ContentForm form) const;
+
   std::unique_ptr<Impl> impl_;
+  ContentForm form_ = ContentForm::text;
 };
 
 }  // namespace nanomind

@@ -163,6 +163,56 @@ TEST(ChatTemplate, CallsAndResultsAreGiven) {
   EXPECT_EQ(render(parse(source), messages), R"(assistant:[c1 f {"a": 1}][ g {"b": 2}]tool:7(c1 f))");
 }
 
+// Conversations with pictures, in templates whose contents are lists of parts.
+struct PartsCase {
+  std::string name;
+  ContentForm form;
+};
+class Parts : public testing::TestWithParam<PartsCase> {};
+
+TEST_P(Parts, PromptsAreThoseOfJinja2) {
+  std::ifstream chats_file(kFolder + "parts/conversations.json");
+  const auto chats = nlohmann::json::parse(chats_file);
+  std::ifstream file(kFolder + "parts/" + GetParam().name + ".jinja");
+  const auto chat_template = parse(std::string(std::istreambuf_iterator<char>(file), {}));
+  EXPECT_EQ(chat_template.content_form(), GetParam().form);
+  const auto expected = read_lines(kFolder + "parts/" + GetParam().name + ".expected");
+  ASSERT_EQ(expected.size(), chats.size());
+  for (size_t i = 0; i < chats.size(); ++i) {
+    std::vector<Message> messages;
+    for (const auto& message : chats[i]) {
+      messages.push_back({.role = message["role"],
+                          .content = message["content"],
+                          .pictures = std::vector<PicturePrompt>(message.value("pictures", size_t{0}))});
+    }
+    EXPECT_EQ(render(chat_template, messages), unescape(expected[i]));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Templates, Parts,
+                         testing::Values(PartsCase{"smolvlm", ContentForm::parts},
+                                         PartsCase{"listed", ContentForm::parts},
+                                         PartsCase{"numbered", ContentForm::either},
+                                         PartsCase{"trimmed", ContentForm::either}),
+                         [](const auto& instance) { return instance.param.name; });
+
+TEST(ChatTemplate, ItsFormOfContentsIsLearnedByTrying) {
+  const auto form = [](std::string_view source) { return parse(source).content_form(); };
+  for (const std::string name : {"smollm2", "qwen2.5-coder", "python_methods", "alternating"}) {
+    std::ifstream file(kFolder + name + ".jinja");
+    EXPECT_EQ(form(std::string(std::istreambuf_iterator<char>(file), {})), ContentForm::text) << name;
+  }
+  // Some print a list as it is, some fail at it, some print nothing of whatever they are given.
+  EXPECT_EQ(form("{{ messages[0].content }}"), ContentForm::text);
+  EXPECT_EQ(form("{{ messages[0].content | tojson }}"), ContentForm::text);
+  EXPECT_EQ(form("{{ messages[0].content + '!' }}"), ContentForm::text);
+  EXPECT_EQ(form("{{ raise_exception('no') }}"), ContentForm::text);
+  EXPECT_EQ(form("{% for part in messages[0].content %}{{ part.text }}{% endfor %}"), ContentForm::parts);
+  // Where contents are texts, pictures are not seen.
+  const Message picture{.role = "user", .content = "a", .pictures = {{}, {}}};
+  EXPECT_EQ(render(parse("{{ messages[0].content }}"), std::vector{picture}), "a");
+}
+
 // What a model wrote wrongly must not make the conversation impossible to go on with.
 TEST(ChatTemplate, Tool01BrokenArgumentsOfACallArePassedOn) {
   const auto shown = [](const std::string& arguments) {

@@ -12,6 +12,12 @@ void append(std::string& text, const std::string& more) {
   text += more;
 }
 
+void append(Message& message, const Message& more) {
+  append(message.content, more.content);
+  append(message.reasoning, more.reasoning);
+  message.pictures.insert(message.pictures.end(), more.pictures.begin(), more.pictures.end());
+}
+
 bool is_system(const Message& message) { return message.role == "system" || message.role == "developer"; }
 
 bool can_join(const Message& first, const Message& second) {
@@ -25,24 +31,24 @@ bool can_join(const Message& first, const Message& second) {
 
 std::vector<Message> usual_order(std::span<const Message> messages, SystemPlace place) {
   std::vector<Message> turns;
-  std::string system;
+  Message system{.role = "system", .content = {}};
   for (const Message& message : messages) {
     if (is_system(message)) {
-      append(system, message.content);
+      append(system, message);
     } else if (!turns.empty() && can_join(turns.back(), message)) {
-      append(turns.back().content, message.content);
-      append(turns.back().reasoning, message.reasoning);
+      append(turns.back(), message);
     } else {
       turns.push_back(message);
     }
   }
   if (turns.empty() || turns.front().role != "user") turns.insert(turns.begin(), {.role = "user", .content = {}});
-  if (system.empty()) return turns;
+  if (system.content.empty() && system.pictures.empty()) return turns;
   if (place == SystemPlace::first_message) {
-    turns.insert(turns.begin(), {.role = "system", .content = std::move(system)});
+    turns.insert(turns.begin(), std::move(system));
   } else {
-    append(system, turns.front().content);
-    turns.front().content = std::move(system);
+    append(system, turns.front());
+    turns.front().content = std::move(system.content);
+    turns.front().pictures = std::move(system.pictures);
   }
   return turns;
 }

@@ -16,8 +16,8 @@ namespace nanomind {
 enum class SystemPlace { first_message, first_question };
 
 // The same conversation with user and assistant in turn: neighbours of one role are joined by an empty line, and an
-// empty question comes before an assistant who begins. Nothing is left out; messages with calls, and those of other
-// roles, stay as they are.
+// empty question comes before an assistant who begins. Nothing is left out, though a message's pictures all come before
+// its content; messages with calls, and those of other roles, stay as they are.
 std::vector<Message> usual_order(std::span<const Message> messages, SystemPlace place);
 
 // The prompt as the template writes it; where it refuses a system message, or roles that do not take turns, that of the

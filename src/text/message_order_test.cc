@@ -71,5 +71,24 @@ TEST(MessageOrder, IsThatOfTurns) {
   EXPECT_EQ(roles(usual_order(calls, SystemPlace::first_message)), "uatta");
 }
 
+TEST(MessageOrder, PicturesStayWithTheirMessages) {
+  const auto picture = [](std::string name) { return PicturePrompt{{.text = std::move(name), .rows = {}}}; };
+  const auto shown = [](const Message& message) {
+    std::string text;
+    for (const PicturePrompt& each : message.pictures) text += each[0].text;
+    return text + ":" + message.content;
+  };
+  std::vector<Message> messages = conversation("uusa");
+  for (Message& message : messages) message.pictures = {picture(message.content.substr(7, 1))};
+  const auto first = usual_order(messages, SystemPlace::first_message);
+  ASSERT_EQ(first.size(), 3u);
+  EXPECT_EQ(shown(first[0]), "2:content2.");
+  EXPECT_EQ(shown(first[1]), "01:content0.\n\ncontent1.");
+  EXPECT_EQ(shown(first[2]), "3:content3.");
+  const auto question = usual_order(messages, SystemPlace::first_question);
+  ASSERT_EQ(question.size(), 2u);
+  EXPECT_EQ(shown(question[0]), "201:content2.\n\ncontent0.\n\ncontent1.");
+}
+
 }  // namespace
 }  // namespace nanomind

@@ -10,6 +10,9 @@ The conversations are in tests/data/chat_template/conversations.txt: a line "# n
 per message with content escaped as in escape.py. Expected files: "# name", then the prompt as one escaped line, or
 "! message" where the template raised. Every conversation is rendered with the assistant's opening. Templates that know
 tools also render tools.json, a conversation with calls and results, into one line of *.tools.
+
+In parts/ are templates whose contents are lists of parts (smolvlm: as published, Apache-2.0; the others have the forms of published
+ones), and conversations with so many pictures before the content of a message; *.expected has a line for each.
 """
 
 import json
@@ -61,6 +64,18 @@ def render(source, messages, tools=None):
         return "! " + str(error)
 
 
+def with_parts(message):
+    parts = [{"type": "image"}] * message.get("pictures", 0) + [{"type": "text", "text": message["content"]}]
+    return {"role": message["role"], "content": parts}
+
+
+def render_parts(folder):
+    chats = json.loads((folder / "conversations.json").read_text("utf-8"))
+    for path in sorted(folder.glob("*.jinja")):
+        prompts = [render(path.read_text("utf-8"), [with_parts(m) for m in chat]) for chat in chats]
+        path.with_suffix(".expected").write_text("".join(prompt + "\n" for prompt in prompts), "utf-8")
+
+
 def main():
     if len(sys.argv) == 4:
         import gguf
@@ -74,6 +89,7 @@ def main():
         if "tool_calls" in source:
             chat = json.loads((FOLDER / "tools.json").read_text("utf-8"))
             path.with_suffix(".tools").write_text(render(source, chat["messages"], chat["tools"]) + "\n", "utf-8")
+    render_parts(FOLDER / "parts")
 
 
 if __name__ == "__main__":
