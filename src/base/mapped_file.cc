@@ -104,4 +104,10 @@ Result<void> AtomicFile::commit() {
   return {};
 }
 
+Result<void> AtomicFile::publish() {
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) return system_error("Cannot rename to", target_, errno);
+  ::close(std::exchange(fd_, -1));
+  return {};
+}
+
 }  // namespace nanomind

@@ -28,7 +28,9 @@ class MappedFile {
 };
 
 // Writes beside `target` under a temporary name; `commit` syncs the bytes and renames, so readers see the old file or
-// the complete new one. Without commit the temporary file is removed. One thread at a time, except write_at.
+// the complete new one. `publish` leaves it to the system when the bytes reach the disk: for files that are no loss,
+// and whose readers notice if a power cut tore them. Without commit the temporary file is removed. One thread at a
+// time, except write_at.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::filesystem::path& target);
@@ -41,6 +43,7 @@ class AtomicFile {
   // Writes all of `data` at `offset`; may be called from several threads for different ranges.
   Result<void> write_at(uint64_t offset, std::span<const std::byte> data);
   Result<void> commit();
+  Result<void> publish();
 
  private:
   AtomicFile(int fd, std::filesystem::path temporary, std::filesystem::path target);

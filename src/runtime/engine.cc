@@ -265,17 +265,18 @@ class LocalEngine final : public Engine {
                                .prefill_threads = options.prefill_threads,
                                .state_folder = options.state_folder,
                                .isa = options.isa};
-    sight_ =
-        TRY(Sight::open(*device_, {.encoder = {.file = options.vision,
-                                               .packed_folder = options.packed_folder,
-                                               .precision = options.precision,
-                                               .log = options.log},
-                                   .open_device = [name = options.device, device] { return open_device(name, device); },
-                                   .model = options.model,
-                                   .model_width = model.width,
-                                   .model_levels = model.picture_levels,
-                                   .step_rows = step,
-                                   .bricks = options.vision_bricks}));
+    sight_ = TRY(Sight::open(
+        *device_,
+        {.encoder = {.file = options.vision,
+                     .packed_folder = options.packed_folder,
+                     .precision = options.precision,
+                     .log = options.log},
+         .open_device = [name = options.device, device] { return open_device(name, device); },
+         .model = options.model,
+         .model_width = model.width,
+         .step_rows = step,
+         .bricks = options.vision_bricks,
+         .cache = {.folder = options.picture_cache, .most_bytes = options.picture_cache_bytes, .log = options.log}}));
     return {};
   }
 

@@ -31,6 +31,8 @@ struct EngineOptions {
   std::filesystem::path packed_folder;  // where packed side files go; empty: beside the model
   std::filesystem::path vision;         // of a tower and a projector, may be `model`; empty: sees no pictures
   VisionBricks vision_bricks = VisionBricks::stay;
+  std::filesystem::path picture_cache;  // folder for rows of pictures, so that known ones need no bricks; empty: none
+  uint64_t picture_cache_bytes = kPictureCacheBytes;
   std::string device = "cpu";
   std::string isa;         // empty: the widest that runs
   int threads = 0;         // 0: as the two below

@@ -14,6 +14,8 @@ namespace nanomind {
 // What becomes of the bricks that see after the pictures that they were loaded for.
 enum class VisionBricks : uint8_t { stay, leave };
 
+inline constexpr uint64_t kPictureCacheBytes = uint64_t{256} << 20;  // on disk; some hundred pictures
+
 struct SeenPicture {
   PicturePrompt prompt;          // for Message::pictures
   Size size;                     // of the original in pixels, upright

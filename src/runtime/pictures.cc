@@ -36,14 +36,20 @@ const Picture* Pictures::of(TokenId token) const {
 }
 
 const Picture& Pictures::add(const PictureKey& source, Size size, std::shared_ptr<const CutPicture> cut,
-                             std::span<const PatchGrid> part_rows) {
+                             std::span<const PatchGrid> part_rows, const Sha256Digest& made_of) {
   CHECK(part_rows.size() == cut->parts.size());
   if (const auto found = sources_.find(source); found != sources_.end()) {
     Picture& picture = pictures_.at(found->second);
     picture.cut = std::move(cut);
     return picture;
   }
-  Picture picture{.source = source, .size = size, .first = next_, .places = cut->places, .prompt = {}, .grids = {}};
+  Picture picture{.source = source,
+                  .size = size,
+                  .first = next_,
+                  .places = cut->places,
+                  .made_of = made_of,
+                  .prompt = {},
+                  .grids = {}};
   for (size_t i = 0; i < part_rows.size(); ++i) {
     PicturePart part{.text = cut->parts[i].text,
                      .rows = std::vector<TokenId>(static_cast<size_t>(part_rows[i].count()))};

@@ -30,6 +30,7 @@ struct Picture {
   int64_t count = 0;                      // rows
   std::shared_ptr<const CutPicture> cut;  // null once its rows are kept
   std::vector<TilePlace> places;          // of its tiles
+  Sha256Digest made_of{};                 // names its rows in a PictureCache
   PicturePrompt prompt;
   std::vector<PatchGrid> grids;  // of the rows of each part, where they are those of a tile
 
@@ -54,7 +55,7 @@ class Pictures {
   const Picture* of(TokenId token) const;
   // `part_rows` are the rows of each part, as a grid or in one line. A picture that was here before keeps its tokens.
   const Picture& add(const PictureKey& source, Size size, std::shared_ptr<const CutPicture> cut,
-                     std::span<const PatchGrid> part_rows);
+                     std::span<const PatchGrid> part_rows, const Sha256Digest& made_of = {});
 
   // Keeps rows [n, width] of a picture from row `begin` on; rows come in order.
   void keep(TokenId first, int64_t begin, std::span<const float> rows);

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "format/packed_image.h"
 #include "media/decode.h"
 #include "runtime/memory_budget.h"
 #include "runtime/vision_work.h"
@@ -40,6 +41,20 @@ PatchGrid part_grid(const VisionModel& model, const CutPicture& cut, const CutPi
   const int64_t side = model.joined_side * model.patch_size;
   if (side == 0) return {.rows = 1, .columns = tile_rows(model, tile)};
   return {.rows = tile.size.height / side, .columns = tile.size.width / side};
+}
+
+// What rows depend on besides the tiles: the vision file, known by its header and a sample of its weights, as reading
+// all of it would load it; and how exactly it computes. Kernels of other instruction sets differ by rounding only.
+Sha256Digest encoder_digest(const GgufFile& file, const VisionOptions& options) {
+  std::error_code ignored;
+  const auto time = std::filesystem::last_write_time(options.file, ignored).time_since_epoch().count();
+  const uint64_t numbers[] = {file.size_bytes(), static_cast<uint64_t>(time), static_cast<uint64_t>(options.precision)};
+  const Sha256Digest sample = sample_digest(file);
+  Sha256 hash;
+  hash.update(file.bytes().first(file.data_offset()));
+  hash.update(std::as_bytes(std::span(sample)));
+  hash.update(std::as_bytes(std::span(numbers)));
+  return hash.finish();
 }
 
 bool is_blended(const CutPicture& cut) {
@@ -104,7 +119,9 @@ Result<std::unique_ptr<Sight>> Sight::open(Device& reader, const SightOptions& o
 }
 
 Sight::Sight(GgufFile file, VisionModel model, const SightOptions& options)
-    : options_(options), file_(std::move(file)), model_(std::move(model)), pictures_(model_.width, kKeptBytes) {}
+    : options_(options), file_(std::move(file)), model_(std::move(model)), pictures_(model_.width, kKeptBytes) {
+  if (!options_.cache.folder.empty()) cache_.emplace(options_.cache, encoder_digest(file_, options_.encoder));
+}
 
 Sight::~Sight() {
   if (!thread_.joinable()) return;
@@ -121,7 +138,8 @@ Result<const Picture*> Sight::see(std::span<const std::byte> file, const Picture
   auto cut = std::make_shared<const CutPicture>(model_.cut(image, detail));
   std::vector<PatchGrid> rows;
   for (const CutPicture::Part& part : cut->parts) rows.push_back(part_grid(model_, *cut, part));
-  return &pictures_.add(source, image.size, std::move(cut), rows);
+  const Sha256Digest made_of = cache_ ? cache_->digest(*cut) : Sha256Digest{};
+  return &pictures_.add(source, image.size, std::move(cut), rows, made_of);
 }
 
 int64_t Sight::least_step_rows() const {
@@ -186,8 +204,25 @@ void Sight::expect(std::span<const TokenId> tokens, const std::atomic<bool>* can
 void Sight::want(const Picture& picture, const std::atomic<bool>* cancel) {
   const bool coming = std::ranges::find(making_, picture.first) != making_.end() ||
                       std::ranges::find(wanted_, picture.first, &Job::first) != wanted_.end();
-  if (!coming && picture.cut != nullptr)
-    wanted_.push_back({.first = picture.first, .cut = picture.cut, .cancel = cancel});
+  if (coming || recall(picture) || picture.cut == nullptr) return;
+  wanted_.push_back({.first = picture.first, .cut = picture.cut, .cancel = cancel});
+}
+
+bool Sight::recall(const Picture& picture) {
+  if (!cache_) return false;
+  const std::vector<float> rows = cache_->find(picture.made_of, static_cast<size_t>(picture.count * model_.width));
+  if (rows.empty()) return false;
+  pictures_.keep(picture.first, 0, rows);
+  ++statistics_.recalled;
+  return true;
+}
+
+void Sight::store_made() {
+  for (const TokenId first : std::exchange(made_, {})) {
+    const Picture& picture = *pictures_.of(first);
+    if (const std::span<const float> rows = pictures_.rows(picture); cache_ && !rows.empty())
+      cache_->store(picture.made_of, rows);
+  }
 }
 
 void Sight::start() {
@@ -206,6 +241,7 @@ void Sight::join() {
   thread_.join();
   let_go(held_.size());
   ring_->reset();
+  made_.insert(made_.end(), making_.begin(), making_.end());
   making_.clear();
 }
 
@@ -326,6 +362,7 @@ Result<void> Sight::append_rows(std::span<const TokenId> tokens, const std::atom
     while (token < 0 && find(token) == nullptr) {
       const Picture* picture = pictures_.of(token);
       if (picture != nullptr) want(*picture, cancel);
+      if (find(token) != nullptr) break;
       if (!thread_.joinable()) start();
       if (!thread_.joinable())
         return fail(ErrorCode::invalid_argument, "A picture of the prompt is not held any more; give it again.");
@@ -361,9 +398,11 @@ void Sight::let_go(size_t count) {
 
 void Sight::end(const std::atomic<bool>* cancel) {
   std::erase_if(wanted_, [&](const Job& job) { return job.cancel == cancel; });
-  if (!thread_.joinable() || cancel_ != cancel) return;
-  ring_->close();
-  join();
+  if (thread_.joinable() && cancel_ == cancel) {
+    ring_->close();
+    join();
+  }
+  store_made();
 }
 
 Result<PictureMeasurement> Sight::measure(std::span<const std::byte> file, const PictureDetail& detail) {

@@ -24,6 +24,7 @@
 #include "base/ring.h"
 #include "device/device.h"
 #include "runtime/picture.h"
+#include "runtime/picture_cache.h"
 #include "runtime/pictures.h"
 #include "runtime/vision_encoder.h"
 
@@ -37,6 +38,7 @@ struct SightOptions {
   int64_t model_levels = 1;                                      // Model::picture_levels
   int64_t step_rows = 0;                                         // most rows that one of its steps reads
   VisionBricks bricks = VisionBricks::stay;
+  PictureCacheOptions cache;
 };
 
 class Sight {
@@ -87,7 +89,8 @@ class Sight {
   Result<PictureMeasurement> measure(std::span<const std::byte> file, const PictureDetail& detail = {});
 
   struct Statistics {
-    int64_t encoded = 0;  // pictures
+    int64_t encoded = 0;   // pictures,
+    int64_t recalled = 0;  // and those whose rows came from the disk
     double encode_ms = 0;
     RingStatistics ring;
     bool loaded = false;        // bricks are in memory
@@ -114,6 +117,9 @@ class Sight {
 
   Sight(GgufFile file, VisionModel model, const SightOptions& options);
   void want(const Picture& picture, const std::atomic<bool>* cancel);
+  // Takes a picture's rows from the disk, if they are there.
+  bool recall(const Picture& picture);
+  void store_made();
   void start();                            // the thread, for what one request wants
   void join();                             // the thread, which is ready or about to be
   void run(const std::vector<Job>& jobs);  // the thread itself
@@ -129,8 +135,10 @@ class Sight {
   VisionModel model_;
   Pictures pictures_;
   uint64_t budget_ = 0;
+  std::optional<PictureCache> cache_;
   std::deque<Job> wanted_;                     // not begun
-  std::vector<TokenId> making_;                // first tokens of the thread's pictures
+  std::vector<TokenId> making_;                // first tokens of the thread's pictures,
+  std::vector<TokenId> made_;                  // and of those made before, which are not on the disk
   const std::atomic<bool>* cancel_ = nullptr;  // of the thread's request
   std::unique_ptr<Buffer> slots_;
   std::unique_ptr<RowRing> ring_;

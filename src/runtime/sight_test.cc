@@ -113,6 +113,50 @@ TEST_F(SightTest, BricksAreLoadedForTheFirstPictureAndCanLeaveAfterIt) {
   EXPECT_EQ(sight->statistics().encoded, 1);
 }
 
+TEST_F(SightTest, APictureOnDiskNeedsNoBricks) {
+  options_.cache.folder = folder_ / "pictures";
+  const auto look = [&](const std::string& name) {
+    auto sight = open();
+    const auto tokens = see(*sight, name);
+    sight->expect(tokens, nullptr);
+    auto found = rows(*sight, tokens);
+    EXPECT_TRUE(found) << found.error().message;
+    sight->done();
+    sight->end(nullptr);
+    return std::pair(found.value_or(std::vector<float>()), sight->statistics());
+  };
+  const auto [made, first] = look("samples/00-emoji-what-is-it.png");
+  EXPECT_EQ(first.encoded, 1);
+  EXPECT_EQ(first.recalled, 0);
+  const auto [recalled, again] = look("samples/00-emoji-what-is-it.png");
+  EXPECT_EQ(recalled, made);
+  EXPECT_EQ(again.encoded, 0);
+  EXPECT_EQ(again.recalled, 1);
+  EXPECT_FALSE(again.loaded);
+  EXPECT_EQ(again.weight_bytes, 0U);
+  EXPECT_EQ(again.ring.published, 0U);
+  EXPECT_EQ(look("samples/02-emoji-yes.png").second.encoded, 1);
+  // Of another precision, or of a vision file that was replaced, they are others.
+  options_.encoder.precision = PromptPrecision::high;
+  EXPECT_EQ(look("samples/00-emoji-what-is-it.png").second.encoded, 1);
+  const auto copy = folder_ / "copy.gguf";
+  std::filesystem::copy_file(options_.encoder.file, copy);
+  options_.encoder.file = copy;
+  EXPECT_EQ(look("samples/00-emoji-what-is-it.png").second.encoded, 1);
+  EXPECT_EQ(look("samples/00-emoji-what-is-it.png").second.recalled, 1);
+}
+
+TEST_F(SightTest, ACancelledPictureIsNotOnDisk) {
+  options_.cache.folder = folder_ / "pictures";
+  const auto sight = open();
+  const auto tokens = see(*sight, "samples/00-emoji-what-is-it.png");
+  std::atomic<bool> cancel = true;
+  sight->expect(tokens, &cancel);
+  EXPECT_FALSE(rows(*sight, tokens, &cancel));
+  sight->end(&cancel);
+  EXPECT_FALSE(std::filesystem::exists(options_.cache.folder));
+}
+
 TEST_F(SightTest, TheSamePictureIsMadeOnceAndAnotherIsNotTakenForIt) {
   const auto sight = open();
   const auto one = see(*sight, "samples/00-emoji-what-is-it.png"), two = see(*sight, "samples/02-emoji-yes.png");
