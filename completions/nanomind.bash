@@ -11,6 +11,7 @@ _nanomind() {
   local engine="--mmproj --no-mmproj -t --threads --memory --kv-type --device --precision --isa"
   local answer="-n --max-tokens --system --temp --top-k --top-p --min-p --repeat-penalty --seed"
   answer+=" --typical-p --presence-penalty --frequency-penalty --repeat-last --dry --dry-base --dry-length --dry-window --dry-breaker --xtc --xtc-threshold --mirostat --mirostat-rate --logit-bias"
+  answer+=" --image-tiles --lean --no-picture-cache"
   answer+=" --stop --json-schema --grammar --gbnf --lark --regex --ignore-eos --think-budget --draft --when-full"
   local options=
   COMPREPLY=()
@@ -35,7 +36,7 @@ _nanomind() {
     --logits | --json-schema | --grammar | --tools | --gbnf | --lark) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     -t | --threads | -n | --max-tokens | --ctx | --memory | --system | --temp | --top-k | --top-p | --min-p | --repeat-penalty | --seed | \
       --typical-p | --presence-penalty | --frequency-penalty | --repeat-last | --dry | --dry-base | --dry-length | --dry-window | \
-      --dry-breaker | --xtc | --xtc-threshold | --mirostat | --mirostat-rate | --logit-bias | --stop | --regex | --tool-choice | --logprobs | --think-budget | \
+      --dry-breaker | --xtc | --xtc-threshold | --mirostat | --mirostat-rate | --logit-bias | --stop | --regex | --tool-choice | --logprobs | --think-budget | --image-tiles | \
       --every | --threshold | --count | \
       -p | --prefill | --decode | -r | --repetitions | --chunks) return ;;
   esac

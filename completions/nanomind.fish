@@ -84,6 +84,9 @@ complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -f -l verbose
 
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -r -l mmproj -d 'Vision file of the model'
 complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -f -l no-mmproj -d 'Use no vision file'
+complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -x -l image-tiles -d 'Parts in which pictures are looked at'
+complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -f -l lean -d 'Free what sees after each look'
+complete -c nanomind -n "__fish_seen_subcommand_from $with_answer" -f -l no-picture-cache -d 'Keep nothing of pictures on disk'
 complete -c nanomind -n "__fish_seen_subcommand_from run" -s i -l image -r -d 'Picture to ask about'
 complete -c nanomind -n '__fish_seen_subcommand_from watch' -x -l camera -a '(printf "%s\n" camera: /dev/video*)' -d 'Camera'
 complete -c nanomind -n '__fish_seen_subcommand_from watch' -x -l every -d 'How often to look'

@@ -14,6 +14,7 @@
 #include "cli/entry_reader.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
+#include "cli/picture_files.h"
 
 namespace nanomind {
 namespace {
@@ -46,6 +47,7 @@ class Chat {
       : context_(context), engine_(engine), session_(std::move(session)), flags_(flags), options_(std::move(options)) {
     state_.conversation.model = model;
     state_.conversation.system = flags.system;
+    state_.detail = picture_detail(flags);
   }
 
   Result<void> run();

@@ -33,6 +33,7 @@ void add_chat(CLI::App& app, Context& context, Action& action) {
   command->add_option("model", flags->model, "model (default: the catalog's)")->option_text("[MODEL]");
   command->add_flag("--verbose", flags->verbose, "tell about loading on standard error");
   add_answer_options(*command, flags->answer, context.settings);
+  add_picture_options(*command, flags->engine, flags->answer);
   add_engine_options(*command, flags->engine, context.settings, ContextOption::offered);
   command->callback([&context, &action, flags] { action = [&context, flags] { return run(context, *flags); }; });
 }

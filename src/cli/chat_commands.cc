@@ -106,7 +106,7 @@ Result<AfterCommand> run_load(const Call& call) {
   loaded.model = call.state.conversation.model;
   restore_session(call, session_path(path));
   const size_t questions = loaded.turns.size() / 2;
-  call.state = {.conversation = std::move(loaded), .pictures = {}, .last = {}};
+  call.state = {.conversation = std::move(loaded), .detail = call.state.detail, .pictures = {}, .last = {}};
   call.context.console.note(fmt::format("Loaded {} question{} and answer{}.", questions, questions == 1 ? "" : "s",
                                         questions == 1 ? "" : "s"));
   return AfterCommand::go_on;
@@ -116,7 +116,7 @@ Result<AfterCommand> run_image(const Call& call) {
   if (call.argument.empty())
     return fail(ErrorCode::invalid_argument,
                 "/image needs a file name or a camera, as in: /image photo.jpg, /image camera:");
-  auto pictures = TRY(see_pictures(call.context, call.engine, {call.argument}));
+  auto pictures = TRY(see_pictures(call.context, call.engine, {call.argument}, call.state.detail));
   call.state.pictures.push_back(std::move(pictures[0].prompt));
   call.context.console.note("The next question is about this picture.");
   return AfterCommand::go_on;

@@ -18,7 +18,8 @@ enum class AfterCommand { go_on, leave };
 
 struct ChatState {
   Conversation conversation;
-  std::vector<PicturePrompt> pictures;  // shown with the next question
+  PictureDetail detail;                 // of pictures,
+  std::vector<PicturePrompt> pictures;  // which are shown with the next question
   std::optional<Generation> last;       // the latest answer
 };
 

@@ -33,7 +33,8 @@ UserFolders user_folders() {
   const std::filesystem::path home = home_folder();
   return {.home = home,
           .config = xdg_folder("XDG_CONFIG_HOME", home, ".config"),
-          .state = xdg_folder("XDG_STATE_HOME", home, ".local/state")};
+          .state = xdg_folder("XDG_STATE_HOME", home, ".local/state"),
+          .cache = xdg_folder("XDG_CACHE_HOME", home, ".cache")};
 }
 
 std::filesystem::path expand_home(const std::string& text, const std::filesystem::path& home) {

@@ -16,6 +16,7 @@ struct UserFolders {
   std::filesystem::path home;
   std::filesystem::path config;  // .../nanomind in XDG_CONFIG_HOME
   std::filesystem::path state;   // .../nanomind in XDG_STATE_HOME
+  std::filesystem::path cache;   // .../nanomind in XDG_CACHE_HOME: what may be lost
 };
 
 UserFolders user_folders();

@@ -57,6 +57,25 @@ void add_engine_options(CLI::App& command, EngineFlags& flags, const Settings& s
       ->group(group);
 }
 
+void add_picture_options(CLI::App& command, EngineFlags& engine, AnswerFlags& answer) {
+  const std::string group = "Pictures";
+  command
+      .add_option("--image-tiles", answer.image_tiles,
+                  "look at a picture whole and in at most N parts: fewer take less time and context, and show less "
+                  "detail; 0: only the whole (default: as the model was trained)")
+      ->check(CLI::Range(0, 64))
+      ->option_text("N")
+      ->group(group);
+  command
+      .add_flag("--lean", engine.lean,
+                "free the memory of what sees after each look; the next new picture takes longer")
+      ->group(group);
+  command
+      .add_flag("--no-picture-cache", engine.no_picture_cache,
+                "do not keep on disk what was made of pictures, nor use it")
+      ->group(group);
+}
+
 void add_answer_options(CLI::App& command, AnswerFlags& flags, const Settings& settings) {
   flags.max_tokens = settings.max_tokens;
   flags.system = settings.system;

@@ -195,6 +195,10 @@ Result<std::unique_ptr<Engine>> load_engine(const Context& context, const Locate
                         .memory_bytes = context.settings.memory_bytes,
                         .log = context.log};
   if (!flags.vision.empty()) options.vision = expand_home(flags.vision, context.folders.home);
+  if (flags.lean) options.vision_bricks = VisionBricks::leave;
+  options.picture_cache_bytes = context.settings.picture_cache_bytes;
+  if (!flags.no_picture_cache && options.picture_cache_bytes > 0 && !context.folders.cache.empty())
+    options.picture_cache = context.folders.cache / "pictures";
   options.kv_type = TRY(parse_kv_type(flags.kv_type));
   if (flags.precision == "high") options.precision = PromptPrecision::high;
   if (!flags.memory.empty()) {

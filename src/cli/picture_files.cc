@@ -28,23 +28,29 @@ Result<std::unique_ptr<Camera>> open_named_camera(const Context& context, const 
 }
 
 Result<std::vector<SeenPicture>> see_pictures(const Context& context, Engine& engine,
-                                              const std::vector<std::string>& names) {
+                                              const std::vector<std::string>& names, PictureDetail detail) {
+  if (names.size() > 1) detail.company = PictureDetail::Company::several;
   std::vector<SeenPicture> pictures;
   for (const std::string& name : names) {
     if (is_camera_name(name)) {
       const auto picture = TRY(take_picture(context, name));
-      pictures.push_back(TRY(engine.see(picture)));
+      pictures.push_back(TRY(engine.see(picture, detail)));
       continue;
     }
     const MappedFile file = TRY(MappedFile::open(expand_home(name, context.folders.home)));
-    auto picture = engine.see(file.bytes());
+    auto picture = engine.see(file.bytes(), detail);
     if (!picture) return fail(picture.error().code, name + ": " + picture.error().message);
     pictures.push_back(std::move(*picture));
   }
   return pictures;
 }
 
-std::vector<PicturePrompt> prompts(const std::vector<SeenPicture>& pictures) {
+PictureDetail picture_detail(const AnswerFlags& flags) {
+  if (flags.image_tiles < 0) return {};
+  return {.most_tiles = flags.image_tiles};
+}
+
+std::vector<PicturePrompt> prompts(std::span<const SeenPicture> pictures) {
   std::vector<PicturePrompt> prompts;
   for (const SeenPicture& picture : pictures) prompts.push_back(picture.prompt);
   return prompts;

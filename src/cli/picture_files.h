@@ -3,11 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "cli/context.h"
+#include "cli/model_options.h"
 #include "media/camera/camera.h"
 #include "runtime/engine.h"
 
@@ -16,11 +18,15 @@ namespace nanomind {
 // The camera of a name (media/camera/camera.h), in which "camera:" may be left out.
 Result<std::unique_ptr<Camera>> open_named_camera(const Context& context, const std::string& name);
 
-// Shows files to the engine, in order, or what cameras see, for names that begin with "camera:"; an error says which.
+// Shows the pictures of one message to the engine, in order: files, or what cameras see, for names that begin with
+// "camera:"; an error says which.
 Result<std::vector<SeenPicture>> see_pictures(const Context& context, Engine& engine,
-                                              const std::vector<std::string>& names);
+                                              const std::vector<std::string>& names, PictureDetail detail);
+
+// What the flags say of how closely pictures are looked at.
+PictureDetail picture_detail(const AnswerFlags& flags);
 
 // As Message::pictures has them.
-std::vector<PicturePrompt> prompts(const std::vector<SeenPicture>& pictures);
+std::vector<PicturePrompt> prompts(std::span<const SeenPicture> pictures);
 
 }  // namespace nanomind

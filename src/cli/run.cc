@@ -50,15 +50,14 @@ Result<void> add_input(const Context& context, const RunFlags& flags, Request& r
 }
 
 Result<ChatPrompt> make_prompt(const Context& context, const RunFlags& flags, Engine& engine,
-                               const std::string& question, const std::string& tools, GenerateOptions& options) {
+                               const std::string& question, std::span<const SeenPicture> pictures,
+                               const std::string& tools, GenerateOptions& options) {
   const bool raw = flags.raw || engine.chat_template() == nullptr;
   if (!raw) {
     auto messages = conversation(flags.answer.system, question);
-    messages.back().pictures = prompts(TRY(see_pictures(context, engine, flags.images)));
+    messages.back().pictures = prompts(pictures);
     return chat_prompt(engine, messages, {.tools = tools, .thinking = {}}, flags.answer, options);
   }
-  if (!flags.images.empty())
-    return fail(ErrorCode::invalid_argument, "Pictures need a model with a chat template, and no --raw.");
   if (!tools.empty())
     return fail(ErrorCode::invalid_argument, "Tools need a model with a chat template, and no --raw.");
   if (!flags.raw) {
@@ -86,6 +85,18 @@ nlohmann::ordered_json to_json(const std::vector<LogprobRow>& rows, const Tokeni
     list.push_back(std::move(entry));
   }
   return list;
+}
+
+// Where what the model looks at lies in the original: the point (x, y) of the original is at ((x - left) * scale_x,
+// (y - top) * scale_y) of a tile.
+nlohmann::ordered_json to_json(const SeenPicture& picture) {
+  auto tiles = nlohmann::ordered_json::array();
+  for (const TilePlace& place : picture.tiles)
+    tiles.push_back({{"left", place.left}, {"top", place.top}, {"scale_x", place.scale_x}, {"scale_y", place.scale_y}});
+  return {{"width", picture.size.width},
+          {"height", picture.size.height},
+          {"tokens", picture.rows},
+          {"tiles", std::move(tiles)}};
 }
 
 nlohmann::ordered_json to_json(const Generation& generation, size_t prompt_tokens, const Engine& engine,
@@ -187,8 +198,11 @@ Result<void> answer(const Context& context, const RunFlags& flags, const Located
   if (!flags.tools.empty()) tools = TRY(read_tools(flags.tools));
   const ToolChoice choice = TRY(parse_tool_choice(flags.tool_choice, tools));
   if (choice.kind == ToolChoice::Kind::none) tools.clear();
+  if (!flags.images.empty() && (flags.raw || engine.chat_template() == nullptr))
+    return fail(ErrorCode::invalid_argument, "Pictures need a model with a chat template, and no --raw.");
+  const auto pictures = TRY(see_pictures(context, engine, flags.images, picture_detail(flags.answer)));
   const ChatPrompt prompt =
-      TRY(make_prompt(context, flags, engine, question, tools.empty() ? "" : tools.dump(), options));
+      TRY(make_prompt(context, flags, engine, question, pictures, tools.empty() ? "" : tools.dump(), options));
   if (!tools.empty() && prompt.tool_format == ToolFormat::none) {
     return fail(
         ErrorCode::unsupported,
@@ -214,6 +228,7 @@ Result<void> answer(const Context& context, const RunFlags& flags, const Located
   if (flags.json) {
     auto json = to_json(generation, prompt.tokens.size(), engine, model.name);
     json["text"] = writer.output().text();
+    for (const SeenPicture& picture : pictures) json["pictures"].push_back(to_json(picture));
     if (!flags.tools.empty()) json["tool_calls"] = writer.output().calls();
     context.out.write(line(json));
   }
@@ -281,6 +296,7 @@ void add_run(CLI::App& app, Context& context, Action& action) {
       ->option_text("CHOICE");
   command->add_flag("--verbose", flags->verbose, "tell about loading and speed on standard error");
   add_answer_options(*command, flags->answer, context.settings);
+  add_picture_options(*command, flags->engine, flags->answer);
   add_engine_options(*command, flags->engine, context.settings, ContextOption::offered);
   command->callback([&context, &action, flags] { action = [&context, flags] { return run(context, *flags); }; });
 }

@@ -79,6 +79,11 @@ constexpr std::array kSettings = {
               s.memory_bytes = TRY(parse_bytes(v));
               return {};
             }},
+    Setting{"picture_cache",
+            [](Settings& s, Value v) -> Result<void> {
+              s.picture_cache_bytes = TRY(parse_bytes(v));
+              return {};
+            }},
     Setting{"max_tokens",
             [](Settings& s, Value v) -> Result<void> {
               s.max_tokens = TRY(parse_integer(v, -1, int64_t{1} << 31));

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "device/kv_type.h"
+#include "runtime/picture.h"
 #include "runtime/sampler_options.h"
 
 namespace nanomind {
@@ -28,10 +29,11 @@ struct Settings {
   int prefill_threads = 0;  // the same
   int64_t context = 0;      // tokens; 0: the engine's choice
   KvType kv_type = KvType::f16;
-  uint64_t memory_bytes = 0;  // 0: the engine's choice
-  int64_t max_tokens = -1;    // -1: until the model ends
-  std::string system;         // system message; empty: the template's own
-  int64_t think_budget = -1;  // tokens of reasoning; -1: no bound
+  uint64_t memory_bytes = 0;                          // 0: the engine's choice
+  uint64_t picture_cache_bytes = kPictureCacheBytes;  // on disk, of pictures that were seen; 0: none
+  int64_t max_tokens = -1;                            // -1: until the model ends
+  std::string system;                                 // system message; empty: the template's own
+  int64_t think_budget = -1;                          // tokens of reasoning; -1: no bound
   SamplerOptions sampler;
 };
 

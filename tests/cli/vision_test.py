@@ -165,6 +165,24 @@ class Folders(Seeing):
         self.expect(0, "rm", "model")
         self.assertEqual(list(self.store.glob("*.gguf")), [])
 
+    def test_pictures_are_kept_on_disk_unless_told_otherwise(self):
+        data = ROOT / "tests/data/vision"
+        run = ["run", data / "tiny-idefics3.gguf", "--mmproj", data / "mmproj-tiny-idefics3.gguf", "--ctx", "2048", "-n", "3", "--temp", "0",
+               "-i", data / "64x64.png", "What?"]
+        folder = self.home / ".cache/nanomind/pictures"
+        plain = self.expect(0, *run, "--no-picture-cache", stdin=None).stdout
+        self.expect(0, *run, stdin=None, environment={"NANOMIND_PICTURE_CACHE": "0"})
+        self.assertFalse(folder.exists())
+        self.assertEqual(self.expect(0, *run, "--lean", stdin=None).stdout, plain)
+        kept = list(folder.iterdir())
+        self.assertEqual(len(kept), 1)
+        os.utime(kept[0], (0, 0))
+        self.assertEqual(self.expect(0, *run, stdin=None).stdout, plain)
+        self.assertGreater(kept[0].stat().st_mtime, 0, "it was used")
+        elsewhere = self.home / "elsewhere"
+        self.expect(0, *run, stdin=None, environment={"XDG_CACHE_HOME": str(elsewhere), "NANOMIND_PICTURE_CACHE": "1M"})
+        self.assertEqual([path.name for path in (elsewhere / "nanomind/pictures").iterdir()], [kept[0].name])
+
     @unittest.skipUnless(real_model(), "needs smollm2-135m")
     def test_what_lies_together_answers(self):
         shutil.copy(EYES, self.folder / "mmproj-tinyvision-smollm2-135m-q8_0.gguf")
