@@ -10,7 +10,7 @@ import re
 import sys
 
 TABLE = "docs/field-cases.md"
-GROUPS = "CTX|TOK|TOOL|LOAD|QUAL"
+GROUPS = "CTX|TOK|TOOL|IMG|LOAD|QUAL"
 ROW = re.compile(rf"^\| ((?:{GROUPS})-\d\d) \|(.*)\|([^|]*)\|$")
 CPP_TEST = re.compile(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", re.M)
 PYTHON_TEST = re.compile(r"^ +def (test_\w+)\(", re.M)
