@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vision files of the shapes that published models have, with random weights: what they cost is real, what they say is not.
 
-  bench/random_vision.py [--width 576] [--type f16 q8_0] [--shape b16-224 b16-512 so400m-448] FOLDER
+  bench/random_vision.py [--width 576] [--type f16 q8_0] [--shape b16-224 b16-512 b16-512-tiles so400m-448] FOLDER
 
-Needs the packages gguf and numpy (tools/setup/golden.txt). The files go with any language model of the width (576: SmolLM2-135M,
-which has no picture markers, so both programs read them as text) and are the same for the same version of numpy. As in published
-files, matrices are of the type, but for those whose rows are not whole blocks of it and those that no program reads in it.
+Needs the packages gguf and numpy (tools/setup/golden.txt). The files go with any language model of the width (576: SmolLM2-135M) and
+are the same for the same version of numpy. Where a model's vocabulary lacks the markers of pictures they are read as text; llama.cpp
+does so too, but aborts with those of b16-512-tiles. As in published files, matrices are of the type, but for those whose rows are
+not whole blocks of it and those that no program reads in it.
 """
 import argparse
 import dataclasses
@@ -37,7 +38,8 @@ class Shape:
 
 SHAPES = {
     "b16-224": Shape(224, 16, 768, 12, 12, 3072, "mlp"),
-    "b16-512": Shape(512, 16, 768, 12, 12, 3072, "idefics3", join=4, longest=2048),  # SmolVLM 256M and 500M
+    "b16-512": Shape(512, 16, 768, 12, 12, 3072, "gemma3", join=4),
+    "b16-512-tiles": Shape(512, 16, 768, 12, 12, 3072, "idefics3", join=4, longest=2048),  # SmolVLM 256M and 500M
     "so400m-448": Shape(448, 14, 1152, 27, 16, 4304, "gemma3", join=4),
 }
 TYPES = {"f16": gguf.GGMLQuantizationType.F16, "q8_0": gguf.GGMLQuantizationType.Q8_0}
