@@ -14,7 +14,9 @@ first token  ours from the picture's file to the first token; the peer's is the 
              prompt, without decoding and cutting the picture, which it does not say
 memory       the most that the whole program had resident, mapped files included, while it answered with one token
 
---write puts the table between the markers "peer vision" of a Markdown file.
+--write puts the table between the markers "peer vision" of a Markdown file. Where other programs are about, who waits for its other
+thread is hit hardest: --cpu compares the processor time that one picture more takes on one thread (cutting, encoding and reading its
+rows), which they hardly change.
 """
 import argparse
 import json
@@ -24,6 +26,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 
 import peer
 
@@ -84,6 +87,41 @@ def compare(options, program, vision):
     return [*cells, f"{share:.0%}".replace("%", " %"), f"{own:.0f} to {other:.0f}"]
 
 
+def cpu_ms(command, environment):
+    child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed with {child.returncode}")
+    return 1000 * (usage.ru_utime + usage.ru_stime)
+
+
+def compare_cpu(options, program, vision):
+    """Of a question about two pictures, less that of a question about one."""
+    with tempfile.TemporaryDirectory() as folder:
+        pictures = [options.image, str(pathlib.Path(folder) / pathlib.Path(options.image).name)]
+        content = pathlib.Path(options.image).read_bytes()
+        pathlib.Path(pictures[1]).write_bytes(content + b"\0")  # the same picture in another file, so that it is read anew
+
+        def one_more(command, environment):
+            return cpu_ms(command(pictures), environment) - cpu_ms(command(pictures[:1]), environment)
+
+        def own(images):
+            files = [word for image in images for word in ("--image", image)]
+            return [options.program, "run", options.model, QUESTION, "--mmproj", vision, *files, "-n", "1", "-t", "1"]
+
+        def other(images):
+            return [program[0], "-m", options.model, "--mmproj", vision, "--image", ",".join(images), "-p", QUESTION, "-n", "1", "-t", "1",
+                    "-c", str(CONTEXT), "--temp", "0", "--no-warmup"]  # fmt: skip
+
+        cpu_ms(own(pictures[:1]), None)  # packs the weights
+        pairs = [(one_more(own, None), one_more(other, program[1])) for _ in range(options.repetitions)]
+    mine, others = zip(*pairs, strict=True)
+    medians, bests = statistics.median(others) / statistics.median(mine), min(others) / min(mine)
+    print(f"{pathlib.Path(vision).name:40} processor time: ours {statistics.median(mine):.0f} ms, peer {statistics.median(others):.0f} ms, "
+          f"ratio of medians {medians:.2f}, of bests {bests:.2f}", flush=True)  # fmt: skip
+
+
 def write_table(path, rows):
     text = pathlib.Path(path).read_text()
     if not all(marker in text for marker in MARKERS):
@@ -104,11 +142,16 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("-r", "--repetitions", type=int, default=5)
     parser.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--cpu", action="store_true", help="compare processor time of one thread instead")
     parser.add_argument("--write", metavar="FILE", help="Markdown file with a table between markers")
     parser.add_argument("vision", nargs="+", metavar="VISION")
     options = parser.parse_args()
     program = peer.find_peer(options.peer, "llama-mtmd-cli")
     options.model = peer.model_path(options.program, options.model)
+    if options.cpu:
+        for vision in options.vision:
+            compare_cpu(options, program, vision)
+        return
     rows = [compare(options, program, vision) for vision in options.vision]
     if options.write:
         write_table(options.write, rows)
