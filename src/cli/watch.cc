@@ -113,7 +113,8 @@ class Watch {
 
   Result<std::string> ask(std::span<const std::byte> picture, StoppingInterrupt& stop) {
     auto messages = conversation(flags_.answer.system, question_);
-    messages.back().pictures = prompts({TRY(engine_.see(picture))});
+    const SeenPicture seen = TRY(engine_.see(picture, picture_detail(flags_.answer)));
+    messages.back().pictures = prompts({&seen, 1});
     GenerateOptions options = options_;
     const ChatPrompt prompt =
         TRY(chat_prompt(engine_, messages, {.tools = {}, .thinking = {}}, flags_.answer, options));
