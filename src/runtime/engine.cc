@@ -274,6 +274,7 @@ class LocalEngine final : public Engine {
          .open_device = [name = options.device, device] { return open_device(name, device); },
          .model = options.model,
          .model_width = model.width,
+         .model_levels = model.picture_levels,
          .step_rows = step,
          .bricks = options.vision_bricks,
          .cache = {.folder = options.picture_cache, .most_bytes = options.picture_cache_bytes, .log = options.log}}));

@@ -160,7 +160,8 @@ TEST_F(PictureFieldCases, Img07EachPictureIsAnsweredForItself) {
     ASSERT_TRUE(session->feed(first, nullptr));
     const auto more = answer(*session, engine->chat_prompt(messages, {})->tokens);
     ASSERT_TRUE(more) << more.error().message;
-    if (family != "minicpmv4_6") EXPECT_GT(more->cached_tokens, see(*engine, red).rows);
+    if (family == "minicpmv4_6") continue;  // keeps its state where the next turn begins, which feed is not told
+    EXPECT_GT(more->cached_tokens, see(*engine, red).rows);
   }
 }
 
