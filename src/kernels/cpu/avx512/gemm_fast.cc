@@ -146,7 +146,10 @@ struct Panel<Rounded<Float>> {
     for (int p = 0; p < 8; ++p) {
       __m512i codes = _mm512_setzero_si512();
       each<4>([&] [[gnu::always_inline]] (auto i) {
-        const int column = p / 2 * 8 + kColumnOrder[p % 2 * 4 + i];
+        // The order within four columns is the same everywhere. A constant: an array looked up would be an object.
+        constexpr int kWithin = kColumnOrder[i];
+        static_assert(kColumnOrder[4 + i] == 4 + kWithin);
+        const int column = 4 * p + kWithin;
         const __m512i code = _mm512_cvtps_epi32(_mm512_mul_ps(Float::widen(block.w[column]), inverse));
         codes = _mm512_or_si512(codes, _mm512_slli_epi32(_mm512_and_si512(code, _mm512_set1_epi32(255)), 8 * i));
       });
