@@ -304,7 +304,7 @@ std::pair<double, double> dark_middle(const Image& tile) {
   double sum = 0, x_sum = 0, y_sum = 0;
   for (int y = 0; y < tile.size.height; ++y) {
     for (int x = 0; x < tile.size.width; ++x) {
-      const double weight = std::max(0, 200 - tile.row(y)[3 * x]);
+      const double weight = 200 - tile.row(y)[3 * x];  // below 0 where a filter overshoots
       sum += weight;
       x_sum += weight * (x + 0.5);
       y_sum += weight * (y + 0.5);
