@@ -80,7 +80,7 @@ def compare(options, program, vision):
         print(f"{name:28} {what:16} ours {own:8.1f} ({min(t[what] for t in mine):.1f} best)  peer {other:8.1f} "
               f"({min(t[what] for t in others):.1f} best)  ratio of medians {medians:.2f}, of bests {bests:.2f}", flush=True)  # fmt: skip
     share = statistics.median(turn["share"] for turn in mine)
-    own = peer.peak_mb([options.program, "run", options.model, QUESTION, "--mmproj", vision, "--image", options.image, "--ctx", str(CONTEXT),
+    own = peer.peak_mb([options.program, "run", options.model, QUESTION, "--mmproj", vision, "--image", options.image, "--no-picture-cache", "--ctx", str(CONTEXT),
                         "-n", "1", "-t", str(options.threads)], None)  # fmt: skip
     other = peer.peak_mb(their_command(options, program, vision), program[1])
     print(f"{name:28} {share:.0%} of the limit; memory: ours {own:.0f} MB, peer {other:.0f} MB", flush=True)
@@ -108,7 +108,7 @@ def compare_cpu(options, program, vision):
 
         def own(images):
             files = [word for image in images for word in ("--image", image)]
-            return [options.program, "run", options.model, QUESTION, "--mmproj", vision, *files, "-n", "1", "-t", "1"]
+            return [options.program, "run", options.model, QUESTION, "--mmproj", vision, *files, "--no-picture-cache", "-n", "1", "-t", "1"]
 
         def other(images):
             return [program[0], "-m", options.model, "--mmproj", vision, "--image", ",".join(images), "-p", QUESTION, "-n", "1", "-t", "1",
