@@ -193,7 +193,7 @@ fs::path packed_path(const fs::path& source, const fs::path& directory) {
   fs::path absolute = fs::weakly_canonical(source, ignored);
   if (absolute.empty()) absolute = source;
   const std::string place = absolute.string();
-  return directory /
+  return (directory.empty() ? fs::path(".") : directory) /
          (absolute.filename().string() + "." + hex(sha256(std::as_bytes(std::span(place)))).substr(0, 12) + ".packed");
 }
 

@@ -83,7 +83,7 @@ struct PackedModel {
 };
 
 // Where the side file of `source` lies in `directory`. Named after the source's file name and its absolute path, so
-// that a new version of a model replaces the old one's side file.
+// that a new version of a model replaces the old one's side file. An empty directory is the current one.
 std::filesystem::path packed_path(const std::filesystem::path& source, const std::filesystem::path& directory);
 
 // The packed weights of `gguf`, which was opened from `source`: maps a side file that fits, else packs (seconds per

@@ -378,6 +378,10 @@ TEST_F(PackedFileTest, OpenPackedNamesWhatIsWrong) {
   EXPECT_THAT(error.message, HasSubstr("model.gguf is damaged (it is not a packed weights file)"));
 }
 
+TEST_F(PackedFileTest, AFileWithoutAFolderIsInTheCurrentOne) {
+  EXPECT_EQ(packed_path("model.gguf", fs::path("model.gguf").parent_path()).parent_path(), ".");
+}
+
 TEST_F(PackedFileTest, SourcesOfTheSameNameHaveSideFilesOfTheirOwn) {
   EXPECT_NE(packed_path("/a/model.gguf", "d"), packed_path("/b/model.gguf", "d"));
   EXPECT_EQ(packed_path("/a/model.gguf", "d"), packed_path("/a/../a/model.gguf", "d"));

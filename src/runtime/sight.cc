@@ -26,23 +26,6 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-TileLayout layout_of(const VisionModel& model, const Image& tile) {
-  return model.layout({.rows = tile.size.height / model.patch_size, .columns = tile.size.width / model.patch_size});
-}
-
-int64_t tile_rows(const VisionModel& model, const Image& tile) {
-  return static_cast<int64_t>(layout_of(model, tile).results.size());
-}
-
-// The rows of a part, as the grid that they are in the plane where that matters.
-PatchGrid part_grid(const VisionModel& model, const CutPicture& cut, const CutPicture::Part& part) {
-  if (part.tile < 0) return {.rows = 1, .columns = static_cast<int64_t>(part.blended.size())};
-  const Image& tile = cut.tiles[static_cast<size_t>(part.tile)];
-  const int64_t side = model.joined_side * model.patch_size;
-  if (side == 0) return {.rows = 1, .columns = tile_rows(model, tile)};
-  return {.rows = tile.size.height / side, .columns = tile.size.width / side};
-}
-
 // What rows depend on besides the tiles: the vision file, known by its header and a sample of its weights, as reading
 // all of it would load it; and how exactly it computes. Kernels of other instruction sets differ by rounding only.
 Sha256Digest encoder_digest(const GgufFile& file, const VisionOptions& options) {
@@ -57,45 +40,7 @@ Sha256Digest encoder_digest(const GgufFile& file, const VisionOptions& options) 
   return hash.finish();
 }
 
-bool is_blended(const CutPicture& cut) {
-  return std::ranges::any_of(cut.parts, [](const CutPicture::Part& part) { return !part.blended.empty(); });
-}
-
 }  // namespace
-
-// Writes rows of one picture into slots of the ring.
-class Sight::Writer {
- public:
-  Writer(RowRing& ring, TokenId first, int64_t width) : ring_(ring), first_(first), width_(width) {}
-
-  Result<std::span<float>> room(int64_t count) {
-    publish();
-    slot_.emplace(TRY(ring_.acquire_write()));
-    count_ = count;
-    return slot_->memory().first(static_cast<size_t>(count * width_));
-  }
-  void publish() {
-    if (!slot_) return;
-    slot_->publish({.first = first_, .begin = begin_, .count = count_}, static_cast<size_t>(count_ * width_));
-    slot_.reset();
-    begin_ += count_;
-  }
-  // A row that does not come from the projector.
-  Result<std::span<float>> next_row() {
-    if (!slot_ || count_ == VisionEncoder::kPieceRows) {
-      TRY(room(VisionEncoder::kPieceRows));
-      count_ = 0;
-    }
-    return slot_->memory().subspan(static_cast<size_t>(count_++ * width_), static_cast<size_t>(width_));
-  }
-
- private:
-  RowRing& ring_;
-  TokenId first_;
-  int64_t width_;
-  std::optional<RowRing::WriteSlot> slot_;
-  int64_t begin_ = 0, count_ = 0;  // rows before the slot, and in it
-};
 
 Result<std::unique_ptr<Sight>> Sight::open(Device& reader, const SightOptions& options) {
   GgufFile file = TRY(GgufFile::open(options.encoder.file));
@@ -250,7 +195,7 @@ void Sight::run(const std::vector<Job>& jobs) {
   for (const Job& job : jobs) {
     if (!result) break;
     const auto start = std::chrono::steady_clock::now();
-    result = encode(job);
+    result = make_rows(*encoder_, model_, *job.cut, job.first, *ring_, job.cancel);
     statistics_.encode_ms += milliseconds_since(start);
     if (result) ++statistics_.encoded;
   }
@@ -281,55 +226,6 @@ Result<void> Sight::load() {
 void Sight::unload() {
   encoder_.reset();
   device_.reset();
-}
-
-Result<void> Sight::encode(const Job& job) {
-  const CutPicture& cut = *job.cut;
-  Writer writer(*ring_, job.first, model_.width);
-  if (!is_blended(cut)) {
-    for (const CutPicture::Part& part : cut.parts) {
-      if (part.tile < 0) continue;
-      TRY(encoder_->encode(
-          cut.tiles[static_cast<size_t>(part.tile)], [&](int64_t count) { return writer.room(count); }, job.cancel));
-      writer.publish();
-    }
-    return {};
-  }
-  // Rows of all tiles first, as those of the prompt are made of several.
-  std::vector<float> all;
-  const auto width = static_cast<size_t>(model_.width);
-  std::vector<size_t> first_rows;
-  for (const Image& tile : cut.tiles) {
-    first_rows.push_back(all.size() / width);
-    size_t done = all.size();
-    all.resize(all.size() + static_cast<size_t>(tile_rows(model_, tile)) * width);
-    const auto room = [&](int64_t count) -> Result<std::span<float>> {
-      const std::span<float> rows = std::span(all).subspan(done, static_cast<size_t>(count) * width);
-      done += rows.size();
-      return rows;
-    };
-    TRY(encoder_->encode(tile, room, job.cancel));
-  }
-  for (const CutPicture::Part& part : cut.parts) {
-    if (part.tile >= 0) {
-      const size_t first = first_rows[static_cast<size_t>(part.tile)];
-      const auto count = static_cast<size_t>(part_grid(model_, cut, part).count());
-      for (size_t i = first; i < first + count; ++i)
-        std::ranges::copy(std::span(all).subspan(i * width, width), TRY(writer.next_row()).begin());
-    }
-    for (const BlendedRow& blend : part.blended) {
-      const std::span<float> row = TRY(writer.next_row());
-      std::ranges::fill(row, 0.0F);
-      for (size_t i = 0; i < blend.rows.size(); ++i) {
-        if (blend.weights[i] == 0) continue;
-        const float* from =
-            blend.rows[i] < 0 ? model_.mark.data() : all.data() + static_cast<size_t>(blend.rows[i]) * width;
-        for (size_t c = 0; c < width; ++c) row[c] += blend.weights[i] * from[c];
-      }
-    }
-  }
-  writer.publish();
-  return {};
 }
 
 const float* Sight::find(TokenId token) const {

@@ -21,10 +21,10 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/ring.h"
 #include "device/device.h"
 #include "runtime/picture.h"
 #include "runtime/picture_cache.h"
+#include "runtime/picture_rows.h"
 #include "runtime/pictures.h"
 #include "runtime/vision_encoder.h"
 
@@ -102,18 +102,11 @@ class Sight {
   Statistics statistics() const;
 
  private:
-  struct RowsHeader {
-    TokenId first = 0;  // of the picture
-    int64_t begin = 0;  // first row in the slot
-    int64_t count = 0;
-  };
-  using RowRing = Ring<RowsHeader, float>;
   struct Job {
     TokenId first = 0;  // of the picture
     std::shared_ptr<const CutPicture> cut;
     const std::atomic<bool>* cancel = nullptr;  // of the request
   };
-  class Writer;
 
   Sight(GgufFile file, VisionModel model, const SightOptions& options);
   void want(const Picture& picture, const std::atomic<bool>* cancel);
@@ -123,7 +116,6 @@ class Sight {
   void start();                            // the thread, for what one request wants
   void join();                             // the thread, which is ready or about to be
   void run(const std::vector<Job>& jobs);  // the thread itself
-  Result<void> encode(const Job& job);
   Result<void> load();
   void unload();
   const float* find(TokenId token) const;
