@@ -81,7 +81,7 @@ constexpr std::array kSettings = {
             }},
     Setting{"picture_cache",
             [](Settings& s, Value v) -> Result<void> {
-              s.picture_cache_bytes = TRY(parse_bytes(v));
+              s.picture_cache_bytes = v == "0" ? 0 : TRY(parse_bytes(v));
               return {};
             }},
     Setting{"max_tokens",
