@@ -37,6 +37,8 @@ Result<std::vector<SeenPicture>> see_pictures(const Context& context, Engine& en
       pictures.push_back(TRY(engine.see(picture, detail)));
       continue;
     }
+    if (name.starts_with("http://") || name.starts_with("https://"))
+      return fail(ErrorCode::unsupported, name + " is an address; fetch the picture and name the file.");
     const MappedFile file = TRY(MappedFile::open(expand_home(name, context.folders.home)));
     auto picture = engine.see(file.bytes(), detail);
     if (!picture) return fail(picture.error().code, name + ": " + picture.error().message);
