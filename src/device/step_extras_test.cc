@@ -44,7 +44,8 @@ Program record(const Kind& shape, testing::ProgramWeights& weights) {
                                 .window = shape.window,
                                 .scale = 0.25F,
                                 .mask = shape.mask}));
-  return std::move(rec).finish(rec.matmul(rec.select_outputs(x), matrix(kResults, kWidth)));
+  x = rec.matmul(rec.select_outputs(x), matrix(kResults, kWidth));
+  return std::move(rec).finish(x);
 }
 
 // A step of `rows` rows after `past` others of the same kind.

@@ -34,12 +34,13 @@ Result<bool> record_class_row(const GgufFile& file, VisionModel& model) {
   const TowerParams p = read_tower(r, model);
   TRY(r.check());
   const int64_t places = p.side() * p.side() + 1;
-  const Value x = tower_patches(r, rec, p, places);
+  Value x = tower_patches(r, rec, p, places);
   std::vector<float> lead = r.floats_of("v.class_embd", p.width);
   const std::vector<float> positions = r.matrix_floats("v.position_embd", places, p.width);
   TRY(r.check());
   for (size_t i = 0; i < lead.size(); ++i) lead[i] += positions[i];
-  model.stages.push_back({.program = std::move(rec).finish(rec.select_outputs(x))});
+  x = rec.select_outputs(x);
+  model.stages.push_back({.program = std::move(rec).finish(x)});
   model.stages.push_back({.program = {}, .merge = 1, .lead = std::move(lead)});
   return true;
 }
@@ -62,7 +63,8 @@ Result<TowerParams> record_tower(const GgufFile& file, VisionModel& model) {
   TRY(r.check());
   x = apply_norm(rec, first, x, p.eps);
   for (const TowerLayer& w : layers) x = tower_layer(rec, p, w, x);
-  Program program = std::move(rec).finish(rec.select_outputs(apply_norm(rec, last, x, p.eps)));
+  x = rec.select_outputs(apply_norm(rec, last, x, p.eps));
+  Program program = std::move(rec).finish(x);
   if (embedded)
     model.stages.back().program = std::move(program);
   else
@@ -86,8 +88,8 @@ Result<void> record_projector(const GgufFile& file, VisionModel& model, int64_t 
   const bool exact = r.text_or("vision.projector_hidden_act", "gelu_tanh") == "gelu";
   const Value hidden_rows =
       rec.activate(rec.matmul(rec.input(width), w.up, w.up_bias), exact ? Activation::gelu : Activation::gelu_tanh);
-  model.stages.push_back(
-      {.program = std::move(rec).finish(rec.matmul(rec.select_outputs(hidden_rows), w.down, w.down_bias))});
+  const Value x = rec.matmul(rec.select_outputs(hidden_rows), w.down, w.down_bias);
+  model.stages.push_back({.program = std::move(rec).finish(x)});
   return {};
 }
 

@@ -210,9 +210,8 @@ Result<void> record_projector(const GgufFile& file, VisionModel& model, const To
   const Weight down = r.matrix("mm.down", model.width, hidden), down_bias = r.vector("mm.down", model.width, "bias");
   TRY(r.check());
   const Value h = rec.matmul(apply_norm(rec, norm, rec.input(joined), kEps), up, up_bias);
-  model.stages.push_back({.program = std::move(rec).finish(
-                              rec.matmul(rec.select_outputs(rec.activate(h, Activation::gelu)), down, down_bias)),
-                          .merge = kWindow});
+  const Value x = rec.matmul(rec.select_outputs(rec.activate(h, Activation::gelu)), down, down_bias);
+  model.stages.push_back({.program = std::move(rec).finish(x), .merge = kWindow});
   return {};
 }
 

@@ -148,7 +148,8 @@ Result<TowerParams> record_qwen25_tower(const GgufFile& file, VisionModel& model
   }
   const Norm last = bind_tower_norm(r, "v.post_ln", p.width, p.norm);
   TRY(r.check());
-  model.stages.push_back({.program = std::move(rec).finish(rec.select_outputs(apply_norm(rec, last, x, p.eps)))});
+  x = rec.select_outputs(apply_norm(rec, last, x, p.eps));
+  model.stages.push_back({.program = std::move(rec).finish(x)});
   return p;
 }
 
@@ -158,7 +159,8 @@ Result<void> record_qwen25_projector(const GgufFile& file, VisionModel& model, c
   model.width = r.tensor_rows("mm.2");
   const Value x = project(r, rec, "mm.0", "mm.2", model.width, rec.input(kJoined * p.width), kJoined * p.width);
   TRY(r.check());
-  model.stages.push_back({.program = std::move(rec).finish(rec.select_outputs(x)), .merge = kJoined});
+  const Value out = rec.select_outputs(x);
+  model.stages.push_back({.program = std::move(rec).finish(out), .merge = kJoined});
   return {};
 }
 
@@ -216,7 +218,8 @@ Result<Qwen3Tower> record_qwen3_tower(const GgufFile& file, VisionModel& model) 
   const Norm last = bind_tower_norm(r, "v.post_ln", p.width);
   TRY(r.check());
   parts[0] = apply_norm(rec, last, x, p.eps);
-  model.stages.push_back({.program = std::move(rec).finish(rec.select_outputs(rec.join(parts)))});
+  x = rec.select_outputs(rec.join(parts));
+  model.stages.push_back({.program = std::move(rec).finish(x)});
   return t;
 }
 
@@ -244,7 +247,8 @@ Result<void> record_qwen3_projector(const GgufFile& file, VisionModel& model, co
   TRY(r.check());
   model.width = width * parts;
   model.levels = parts;
-  model.stages.push_back({.program = std::move(rec).finish(rec.select_outputs(rec.join(rows))), .merge = kJoined});
+  const Value out = rec.select_outputs(rec.join(rows));
+  model.stages.push_back({.program = std::move(rec).finish(out), .merge = kJoined});
   return {};
 }
 

@@ -143,7 +143,8 @@ Result<TowerParams> record_whole_tower(const GgufFile& file, VisionModel& model)
   const Norm last = bind_tower_norm(r, "v.post_ln", p.width);
   TRY(r.check());
   for (const TowerLayer& w : layers) x = tower_layer(rec, p, w, x);
-  model.stages.push_back({.program = std::move(rec).finish(rec.select_outputs(apply_norm(rec, last, x, p.eps)))});
+  x = rec.select_outputs(apply_norm(rec, last, x, p.eps));
+  model.stages.push_back({.program = std::move(rec).finish(x)});
   return p;
 }
 
