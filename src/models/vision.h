@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -40,6 +41,18 @@ struct CutPicture {
   std::vector<Image> tiles;  // sides are multiples of the patch
   std::vector<TilePlace> places;
   std::vector<Part> parts;  // in the order of the prompt
+
+  void add_text(std::string text) { parts.push_back({.text = std::move(text), .tile = -1, .blended = {}}); }
+  // A tile without a part of its own.
+  void add_image(Image tile, const TilePlace& place) {
+    tiles.push_back(std::move(tile));
+    places.push_back(place);
+  }
+  void add_tile(Image tile, const TilePlace& place) {
+    parts.push_back({.text = {}, .tile = static_cast<int32_t>(tiles.size()), .blended = {}});
+    add_image(std::move(tile), place);
+  }
+  void add_rows(std::vector<BlendedRow> rows) { parts.push_back({.text = {}, .tile = -1, .blended = std::move(rows)}); }
 };
 
 // Patches of a tile.
@@ -78,13 +91,17 @@ struct VisionModel {
   int64_t joined_side = 0;  // above 0: rows stand in the plane (Step::where) in the language model; patches of a row
   std::function<CutPicture(const Image& picture, const PictureDetail& detail)> cut;
   std::function<TileLayout(PatchGrid grid)> layout;
+
+  // Rows of the input of a stage for the largest tile.
+  int64_t most_rows(size_t stage) const {
+    int64_t rows = most_patches;
+    for (size_t i = 0; i <= stage; ++i) rows = rows / stages[i].merge + (stages[i].lead.empty() ? 0 : 1);
+    return rows;
+  }
 };
 
-// Whether a file has a vision model, beside a language model or alone.
-bool has_vision(const GgufFile& file);
-
-// Reads parameters, checks all weights and records all stages; failures as for build_model. The result does not refer
-// to the file.
+// Of a file that has a vision model alone or beside a language model. Reads parameters, checks all weights and records
+// all stages; failures as for build_model. The result does not refer to the file.
 Result<VisionModel> build_vision(const GgufFile& file);
 
 }  // namespace nanomind

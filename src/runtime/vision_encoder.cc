@@ -9,17 +9,6 @@
 #include "media/patches.h"
 
 namespace nanomind {
-namespace {
-
-// Rows of a stage's step for the largest tile.
-int64_t most_rows(const VisionModel& model, size_t stage) {
-  int64_t rows = model.most_patches;
-  for (size_t i = 0; i <= stage; ++i) rows = rows / model.stages[i].merge + (model.stages[i].lead.empty() ? 0 : 1);
-  return rows;
-}
-
-}  // namespace
-
 Result<std::unique_ptr<VisionEncoder>> VisionEncoder::load(Device& device, const GgufFile& file,
                                                            const VisionModel& model, const VisionOptions& options) {
   std::unique_ptr<VisionEncoder> encoder(new VisionEncoder(model));
@@ -38,7 +27,7 @@ Result<void> VisionEncoder::prepare(Device& device, const GgufFile& file, const 
     bindings_.push_back(TRY(WeightBinding::bind(stage.program, file, *weights_)));
   for (size_t i = 0; i < model_.stages.size(); ++i) {
     const bool last = i + 1 == model_.stages.size();
-    const int64_t rows = last ? std::min(most_rows(model_, i), kPieceRows) : most_rows(model_, i);
+    const int64_t rows = last ? std::min(model_.most_rows(i), kPieceRows) : model_.most_rows(i);
     auto executable = TRY(device.compile(model_.stages[i].program, {.weights = bindings_[i].views(),
                                                                     .max_tokens = rows,
                                                                     .max_outputs = rows,

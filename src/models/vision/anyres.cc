@@ -122,29 +122,26 @@ class Mosaic {
 CutPicture cut_square(const Image& picture, int tile, Rgb border) {
   const int longer = std::max(picture.size.width, picture.size.height);
   CutPicture cut;
-  cut.tiles.push_back(resize(center_on(picture, {longer, longer}, border), {tile, tile}, kFilter));
   const double scale = static_cast<double>(tile) / longer;
-  cut.places.push_back({.left = -static_cast<double>((longer - picture.size.width) / 2),
-                        .top = -static_cast<double>((longer - picture.size.height) / 2),
-                        .scale_x = scale,
-                        .scale_y = scale});
-  cut.parts.push_back({.text = {}, .tile = 0, .blended = {}});
+  cut.add_tile(resize(center_on(picture, {longer, longer}, border), {tile, tile}, kFilter),
+               {.left = -static_cast<double>((longer - picture.size.width) / 2),
+                .top = -static_cast<double>((longer - picture.size.height) / 2),
+                .scale_x = scale,
+                .scale_y = scale});
   return cut;
 }
 
 CutPicture cut_any_resolution(const Image& picture, const AnyResolution& o, const PictureDetail& detail) {
   if (detail.company == PictureDetail::Company::several) {
     CutPicture square = cut_square(picture, o.tile, o.border);
-    square.parts.push_back({.text = {}, .tile = -1, .blended = {kMark}});
+    square.add_rows({kMark});
     return square;
   }
   const Size tile{o.tile, o.tile};
   CutPicture cut;
-  cut.tiles.push_back(resize(picture, tile, kFilter));
-  cut.places.push_back(place_of(picture.size, tile, 0, 0));
-  cut.parts.push_back({.text = {}, .tile = 0, .blended = {}});
+  cut.add_tile(resize(picture, tile, kFilter), place_of(picture.size, tile, 0, 0));
   if (detail.most_tiles && *detail.most_tiles < 1) {
-    cut.parts.push_back({.text = {}, .tile = -1, .blended = {kMark}});
+    cut.add_rows({kMark});
     return cut;
   }
   const Size large = best_size(picture.size, o, detail), scaled = fitted(picture.size, large);
@@ -152,11 +149,11 @@ CutPicture cut_any_resolution(const Image& picture, const AnyResolution& o, cons
   const int border_x = (large.width - scaled.width) / 2, border_y = (large.height - scaled.height) / 2;
   for (int top = 0; top < large.height; top += o.tile) {
     for (int left = 0; left < large.width; left += o.tile) {
-      cut.tiles.push_back(resize_window(canvas, large, {left, top, tile}, kFilter));
-      cut.places.push_back(place_of(picture.size, scaled, left - border_x, top - border_y));
+      cut.add_image(resize_window(canvas, large, {left, top, tile}, kFilter),
+                    place_of(picture.size, scaled, left - border_x, top - border_y));
     }
   }
-  cut.parts.push_back({.text = {}, .tile = -1, .blended = Mosaic(large, o).rows(picture.size)});
+  cut.add_rows(Mosaic(large, o).rows(picture.size));
   return cut;
 }
 

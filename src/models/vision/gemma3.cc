@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gemma 3 (arXiv 2503.19786): the picture squashed to a square, the SigLIP tower, the mean of squares of patches, a
 // norm and one product. The rows of a picture see each other in the language model.
-#include <fmt/format.h>
-
 #include "media/resize.h"
 #include "models/vision/registry.h"
 #include "models/vision/tower.h"
@@ -17,16 +15,12 @@ Result<int64_t> record_projector(const GgufFile& file, VisionModel& model, const
   Recorder rec;
   WeightReader r(file, rec, "clip");
   const int64_t side = r.count_or("vision.projector.scale_factor", kPoolSide, 1, 64), pooled = side * side;
-  if (p.image_size % p.patch_size != 0 || p.side() % side != 0)
-    r.complain(fmt::format("{} patches of a side do not divide into squares of {}.", p.side(), side));
+  check_squares(r, p, side);
   model.width = r.tensor_columns("mm.input_projection");
   const Weight norm = r.vector("mm.soft_emb_norm", p.width);
   const Weight project = r.transposed_matrix("mm.input_projection", model.width, p.width);
   TRY(r.check());
-  const Value patches = rec.input(pooled * p.width);
-  Value sum = rec.columns(patches, 0, p.width);
-  for (int64_t i = 1; i < pooled; ++i) sum = rec.add(sum, rec.columns(patches, i * p.width, p.width));
-  const Value mean = rec.scale(sum, 1.0F / static_cast<float>(pooled));
+  const Value mean = mean_of_joined(rec, rec.input(pooled * p.width), pooled, p.width);
   const Value x = rec.matmul(rec.select_outputs(rec.rms_norm(mean, norm, p.eps)), project);
   model.stages.push_back({.program = std::move(rec).finish(x), .merge = pooled});
   return side;
@@ -34,11 +28,9 @@ Result<int64_t> record_projector(const GgufFile& file, VisionModel& model, const
 
 CutPicture squash(const Image& picture, Size size) {
   CutPicture cut;
-  cut.tiles.push_back(resize(picture, size, Filter::bilinear));
-  cut.places.push_back(place_of(picture.size, size, 0, 0));
-  cut.parts.push_back({.text = "\n\n<start_of_image>", .tile = -1, .blended = {}});
-  cut.parts.push_back({.text = {}, .tile = 0, .blended = {}});
-  cut.parts.push_back({.text = "<end_of_image>\n\n", .tile = -1, .blended = {}});
+  cut.add_text("\n\n<start_of_image>");
+  cut.add_tile(resize(picture, size, Filter::bilinear), place_of(picture.size, size, 0, 0));
+  cut.add_text("<end_of_image>\n\n");
   return cut;
 }
 

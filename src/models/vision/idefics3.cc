@@ -62,13 +62,6 @@ Sizes sizes_of(Size picture, const Cutting& cutting, const PictureDetail& detail
   }
 }
 
-void add_tile(CutPicture& cut, std::string marker, Image tile, const TilePlace& place) {
-  cut.parts.push_back({.text = std::move(marker), .tile = -1, .blended = {}});
-  cut.parts.push_back({.text = {}, .tile = static_cast<int32_t>(cut.tiles.size()), .blended = {}});
-  cut.tiles.push_back(std::move(tile));
-  cut.places.push_back(place);
-}
-
 CutPicture cut_picture(const Image& picture, const Cutting& cutting, const PictureDetail& detail) {
   const auto [first, tiled] = sizes_of(picture.size, cutting, detail);
   const Image large = resize(resize(picture, first, kFilter), tiled, kFilter);
@@ -79,18 +72,18 @@ CutPicture cut_picture(const Image& picture, const Cutting& cutting, const Pictu
     for (int row = 0; row * tile.height < large.size.height; ++row) {
       for (int column = 0; column * tile.width < large.size.width; ++column) {
         const int left = column * tile.width, top = row * tile.height;
-        add_tile(cut, fmt::format("{}<fake_token_around_image><row_{}_col_{}>", before, row + 1, column + 1),
-                 resize_window(large, large.size, {left, top, tile}, kFilter),
-                 place_of(picture.size, large.size, left, top));
+        cut.add_text(fmt::format("{}<fake_token_around_image><row_{}_col_{}>", before, row + 1, column + 1));
+        cut.add_tile(resize_window(large, large.size, {left, top, tile}, kFilter),
+                     place_of(picture.size, large.size, left, top));
         before.clear();
       }
       before = "\n";
     }
     before = "\n\n";
   }
-  add_tile(cut, before + "<fake_token_around_image><global-img>", resize(large, tile, kFilter),
-           place_of(picture.size, tile, 0, 0));
-  cut.parts.push_back({.text = "<fake_token_around_image>", .tile = -1, .blended = {}});
+  cut.add_text(before + "<fake_token_around_image><global-img>");
+  cut.add_tile(resize(large, tile, kFilter), place_of(picture.size, tile, 0, 0));
+  cut.add_text("<fake_token_around_image>");
   return cut;
 }
 
@@ -99,8 +92,7 @@ Result<int64_t> record_projector(const GgufFile& file, VisionModel& model, const
   Recorder rec;
   WeightReader r(file, rec, "clip");
   const int64_t side = r.count("vision.projector.scale_factor", 1, 64);
-  if (p.image_size % p.patch_size != 0 || p.side() % side != 0)
-    r.complain(fmt::format("{} patches of a side do not divide into squares of {}.", p.side(), side));
+  check_squares(r, p, side);
   const int64_t merge = side * side;
   model.width = r.tensor_rows("mm.model.fc");
   const Weight project = r.matrix("mm.model.fc", model.width, merge * p.width);

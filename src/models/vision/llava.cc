@@ -25,10 +25,10 @@ int64_t blocks_read(WeightReader& r, const TowerParams& p) {
   return layer;
 }
 
-// Towers of CLIP (arXiv 2103.00020) have a row of their own before the patches', and a norm before the blocks: the
-// first stage only embeds then.
-Result<bool> record_class_row(const GgufFile& file, VisionModel& model) {
-  if (file.tensor("v.class_embd") == nullptr) return false;
+// Towers of CLIP (arXiv 2103.00020) have a row of their own before the patches': a stage only embeds then, and the row
+// leads the next. Empty for others.
+Result<std::vector<float>> record_class_row(const GgufFile& file, VisionModel& model) {
+  if (file.tensor("v.class_embd") == nullptr) return std::vector<float>();
   Recorder rec;
   WeightReader r(file, rec, "clip");
   const TowerParams p = read_tower(r, model);
@@ -41,12 +41,12 @@ Result<bool> record_class_row(const GgufFile& file, VisionModel& model) {
   for (size_t i = 0; i < lead.size(); ++i) lead[i] += positions[i];
   x = rec.select_outputs(x);
   model.stages.push_back({.program = std::move(rec).finish(x)});
-  model.stages.push_back({.program = {}, .merge = 1, .lead = std::move(lead)});
-  return true;
+  return lead;
 }
 
 Result<TowerParams> record_tower(const GgufFile& file, VisionModel& model) {
-  const bool embedded = TRY(record_class_row(file, model));
+  std::vector<float> lead = TRY(record_class_row(file, model));
+  const bool embedded = !lead.empty();
   Recorder rec;
   WeightReader r(file, rec, "clip");
   const TowerParams p = read_tower(r, model);
@@ -64,31 +64,19 @@ Result<TowerParams> record_tower(const GgufFile& file, VisionModel& model) {
   x = apply_norm(rec, first, x, p.eps);
   for (const TowerLayer& w : layers) x = tower_layer(rec, p, w, x);
   x = rec.select_outputs(apply_norm(rec, last, x, p.eps));
-  Program program = std::move(rec).finish(x);
-  if (embedded)
-    model.stages.back().program = std::move(program);
-  else
-    model.stages.push_back({.program = std::move(program)});
+  model.stages.push_back({.program = std::move(rec).finish(x), .merge = 1, .lead = std::move(lead)});
   return p;
 }
 
 Result<void> record_projector(const GgufFile& file, VisionModel& model, int64_t width) {
   Recorder rec;
   WeightReader r(file, rec, "clip");
-  const int64_t hidden = r.tensor_rows("mm.0");
   model.width = r.tensor_rows("mm.2");
-  const GatedFeedForward w{.gate = {},
-                           .up = r.matrix("mm.0", hidden, width),
-                           .down = r.matrix("mm.2", model.width, hidden),
-                           .gate_bias = {},
-                           .up_bias = r.vector("mm.0", hidden, "bias"),
-                           .down_bias = r.vector("mm.2", model.width, "bias")};
+  const GatedFeedForward w = bind_projector(r, "mm.0", "mm.2", width);
   TRY(r.check());
   // The published files do not say which GELU, and their makers' loader takes the one by tanh.
   const bool exact = r.text_or("vision.projector_hidden_act", "gelu_tanh") == "gelu";
-  const Value hidden_rows =
-      rec.activate(rec.matmul(rec.input(width), w.up, w.up_bias), exact ? Activation::gelu : Activation::gelu_tanh);
-  const Value x = rec.matmul(rec.select_outputs(hidden_rows), w.down, w.down_bias);
+  const Value x = project(rec, w, rec.input(width), exact ? Activation::gelu : Activation::gelu_tanh);
   model.stages.push_back({.program = std::move(rec).finish(x)});
   return {};
 }
@@ -98,11 +86,10 @@ CutPicture pad(const Image& picture, int side) {
   const Size canvas{side, side};
   const Placement place = place_inside(picture.size, canvas);
   CutPicture cut;
-  cut.tiles.push_back(fit_inside(picture, canvas, Filter::bicubic, kBorder));
   const double x = static_cast<double>(place.scaled.width) / picture.size.width;
   const double y = static_cast<double>(place.scaled.height) / picture.size.height;
-  cut.places.push_back({.left = -place.left / x, .top = -place.top / y, .scale_x = x, .scale_y = y});
-  cut.parts.push_back({.text = {}, .tile = 0, .blended = {}});
+  cut.add_tile(fit_inside(picture, canvas, Filter::bicubic, kBorder),
+               {.left = -place.left / x, .top = -place.top / y, .scale_x = x, .scale_y = y});
   return cut;
 }
 
@@ -149,19 +136,31 @@ Result<AnyResolution> read_any_resolution(const GgufFile& file, const TowerParam
   return any;
 }
 
+Result<void> choose_cut(const GgufFile& file, const TowerParams& p, VisionModel& model) {
+  const auto side = static_cast<int>(p.image_size);
+  if (file.find("clip.vision.image_grid_pinpoints") != nullptr) {
+    model.cut = [any = TRY(read_any_resolution(file, p, model))](const Image& picture, const PictureDetail& detail) {
+      return cut_any_resolution(picture, any, detail);
+    };
+  } else if (file.get_string("clip.vision.image_aspect_ratio").value_or("") == "pad") {
+    model.cut = [side, border = mean_colour(model)](const Image& picture, const PictureDetail&) {
+      return cut_square(picture, side, border);
+    };
+  } else {
+    model.cut = [side](const Image& picture, const PictureDetail&) { return pad(picture, side); };
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<VisionModel> build_llava(const GgufFile& file) {
   VisionModel model;
   const TowerParams p = TRY(record_tower(file, model));
+  const bool leads = !model.stages.back().lead.empty();
   TRY(record_projector(file, model, p.width));
+  TRY(choose_cut(file, p, model));
   model.most_patches = p.side() * p.side();
-  const auto side = static_cast<int>(p.image_size);
-  model.cut = [side](const Image& picture, const PictureDetail&) { return pad(picture, side); };
-  const Rgb gray = mean_colour(model);
-  if (file.get_string("clip.vision.image_aspect_ratio").value_or("") == "pad")
-    model.cut = [side, gray](const Image& picture, const PictureDetail&) { return cut_square(picture, side, gray); };
-  const bool leads = model.stages.size() > 2;
   model.layout = [leads](PatchGrid grid) {
     TileLayout layout = square_layout(grid, 1);
     if (leads) {
@@ -170,11 +169,6 @@ Result<VisionModel> build_llava(const GgufFile& file) {
     }
     return layout;
   };
-  if (file.find("clip.vision.image_grid_pinpoints") != nullptr) {
-    model.cut = [any = TRY(read_any_resolution(file, p, model))](const Image& picture, const PictureDetail& detail) {
-      return cut_any_resolution(picture, any, detail);
-    };
-  }
   return model;
 }
 

@@ -106,11 +106,9 @@ class Cutter {
     }
   }
   void add(std::string before, Image tile, std::string after, const TilePlace& place) {
-    cut_.parts.push_back({.text = std::move(before), .tile = -1, .blended = {}});
-    cut_.parts.push_back({.text = {}, .tile = static_cast<int32_t>(cut_.tiles.size()), .blended = {}});
-    cut_.parts.push_back({.text = std::move(after), .tile = -1, .blended = {}});
-    cut_.tiles.push_back(std::move(tile));
-    cut_.places.push_back(place);
+    cut_.add_text(std::move(before));
+    cut_.add_tile(std::move(tile), place);
+    cut_.add_text(std::move(after));
   }
 
   const Image& picture_;
@@ -129,25 +127,18 @@ Tower read(WeightReader& r, VisionModel& model) {
   if (r.has_tensor("v.vit_merger.ln1"))
     t.merge_after = static_cast<int64_t>(r.list("vision.wa_layer_indexes", GgufType::i32, 1)[0]);
   if (t.merge_after >= t.params.blocks) r.complain("Windows are merged after a block that is not there.");
-  const int64_t positions = r.tensor_rows("v.position_embd");
-  t.positions_side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(positions))));
-  if (t.positions_side * t.positions_side != positions)
-    r.complain(fmt::format("The {} positions of the tower are not those of a square.", positions));
+  t.positions_side = positions_side(r);
   return t;
 }
 
 // Blocks [first, end) of the tower.
 Value blocks(WeightReader& r, Recorder& rec, const TowerParams& p, int64_t first, int64_t end, Value x) {
-  for (int64_t i = first; i < end && !r.failed(); ++i) {
-    const TowerLayer w = bind_tower_layer(r, p, i);
-    if (!r.failed()) x = tower_layer(rec, p, w, x);
-  }
+  for (int64_t i = first; i < end; ++i) x = tower_layer(rec, p, bind_tower_layer(r, p, i), x);
   return x;
 }
 
 Value finish_tower(WeightReader& r, Recorder& rec, const TowerParams& p, Value x) {
-  const Norm last = bind_tower_norm(r, "v.post_ln", p.width);
-  return r.failed() ? x : rec.select_outputs(apply_norm(rec, last, x, p.eps));
+  return rec.select_outputs(apply_norm(rec, bind_tower_norm(r, "v.post_ln", p.width), x, p.eps));
 }
 
 // Patches to the window merger's attention, or to the end where there is none.
@@ -179,20 +170,15 @@ Result<void> record_second(const GgufFile& file, VisionModel& model, const Tower
   WeightReader r(file, rec, "clip");
   const TowerParams& p = t.params;
   declare_tower_keys(rec, p);
-  const int64_t joined = kWindow * p.width, hidden = r.tensor_rows("v.vit_merger.ds_ffn_up");
+  const int64_t joined = kWindow * p.width;
   const Norm norm = bind_tower_norm(r, "v.vit_merger.ds_ln", joined);
-  const GatedFeedForward w{.gate = {},
-                           .up = r.matrix("v.vit_merger.ds_ffn_up", hidden, joined),
-                           .down = r.matrix("v.vit_merger.ds_ffn_down", p.width, hidden),
-                           .gate_bias = {},
-                           .up_bias = r.vector("v.vit_merger.ds_ffn_up", hidden, "bias"),
-                           .down_bias = r.vector("v.vit_merger.ds_ffn_down", p.width, "bias")};
+  const GatedFeedForward w = bind_projector(r, "v.vit_merger.ds_ffn_up", "v.vit_merger.ds_ffn_down", joined);
+  if (r.tensor_rows("v.vit_merger.ds_ffn_down") != p.width)
+    r.complain("Windows do not become rows of the tower's width.");
   TRY(r.check());
   const Value patches = rec.input(joined);
-  Value sum = rec.columns(patches, 0, p.width);
-  for (int64_t i = 1; i < kWindow; ++i) sum = rec.add(sum, rec.columns(patches, i * p.width, p.width));
   const Value merged = feed_forward(rec, w, apply_norm(rec, norm, patches, p.eps), Activation::gelu_tanh);
-  Value x = rec.add(merged, sum, 1.0F / kWindow);
+  Value x = rec.add(merged, mean_of_joined(rec, patches, kWindow, p.width));
   x = finish_tower(r, rec, p, blocks(r, rec, p, t.merge_after + 1, p.blocks, x));
   TRY(r.check());
   model.stages.push_back({.program = std::move(rec).finish(x), .merge = kWindow});
@@ -203,14 +189,12 @@ Result<void> record_projector(const GgufFile& file, VisionModel& model, const To
   constexpr float kEps = 1e-6F;
   Recorder rec;
   WeightReader r(file, rec, "clip");
-  const int64_t joined = kWindow * p.width, hidden = r.tensor_rows("mm.up");
+  const int64_t joined = kWindow * p.width;
   model.width = r.tensor_rows("mm.down");
   const Norm norm = bind_tower_norm(r, "mm.input_norm", joined);
-  const Weight up = r.matrix("mm.up", hidden, joined), up_bias = r.vector("mm.up", hidden, "bias");
-  const Weight down = r.matrix("mm.down", model.width, hidden), down_bias = r.vector("mm.down", model.width, "bias");
+  const GatedFeedForward w = bind_projector(r, "mm.up", "mm.down", joined);
   TRY(r.check());
-  const Value h = rec.matmul(apply_norm(rec, norm, rec.input(joined), kEps), up, up_bias);
-  const Value x = rec.matmul(rec.select_outputs(rec.activate(h, Activation::gelu)), down, down_bias);
+  const Value x = project(rec, w, apply_norm(rec, norm, rec.input(joined), kEps), Activation::gelu);
   model.stages.push_back({.program = std::move(rec).finish(x), .merge = kWindow});
   return {};
 }

@@ -57,11 +57,9 @@ PixelLimits read_limits(WeightReader& r, const TowerParams& p, PixelLimits usual
 CutPicture cut_picture(const Image& picture, int factor, PixelLimits limits) {
   const Size size = smart_size(picture.size, factor, limits);
   CutPicture cut;
-  cut.tiles.push_back(resize(picture, size, Filter::bicubic));
-  cut.places.push_back(place_of(picture.size, size, 0, 0));
-  cut.parts.push_back({.text = "<|vision_start|>", .tile = -1, .blended = {}});
-  cut.parts.push_back({.text = {}, .tile = 0, .blended = {}});
-  cut.parts.push_back({.text = "<|vision_end|>", .tile = -1, .blended = {}});
+  cut.add_text("<|vision_start|>");
+  cut.add_tile(resize(picture, size, Filter::bicubic), place_of(picture.size, size, 0, 0));
+  cut.add_text("<|vision_end|>");
   return cut;
 }
 
@@ -81,7 +79,6 @@ Value both_patches(WeightReader& r, Recorder& rec, const TowerParams& p, Value p
   const Weight one = r.filters("v.patch_embd", p.width, 3, p.patch_size);
   const Weight two = r.filters("v.patch_embd", p.width, 3, p.patch_size, "weight.1");
   const Weight bias = r.optional_vector("v.patch_embd", p.width, "bias");
-  if (r.failed()) return patches;
   return rec.add(rec.matmul(patches, one, bias), rec.matmul(patches, two));
 }
 
@@ -118,19 +115,6 @@ TileLayout window_layout(PatchGrid grid, int64_t side) {
   return layout;
 }
 
-// Two products with a GELU between; tensors <up> and <down>.
-Value project(WeightReader& r, Recorder& rec, const std::string& up, const std::string& down, int64_t width, Value x,
-              int64_t columns) {
-  const int64_t hidden = r.tensor_rows(up);
-  const GatedFeedForward w{.gate = {},
-                           .up = r.matrix(up, hidden, columns),
-                           .down = r.matrix(down, width, hidden),
-                           .gate_bias = {},
-                           .up_bias = r.optional_vector(up, hidden, "bias"),
-                           .down_bias = r.optional_vector(down, width, "bias")};
-  return r.failed() ? x : feed_forward(rec, w, x, Activation::gelu);
-}
-
 Result<TowerParams> record_qwen25_tower(const GgufFile& file, VisionModel& model) {
   Recorder rec;
   WeightReader r(file, rec, "clip");
@@ -141,10 +125,9 @@ Result<TowerParams> record_qwen25_tower(const GgufFile& file, VisionModel& model
   p.rope = rec.rope_table(plane_rope(p.head_dim()));
   declare_tower_keys(rec, p);
   Value x = both_patches(r, rec, p, rec.input(3 * p.patch_size * p.patch_size));
-  for (int64_t i = 0; i < p.blocks && !r.failed(); ++i) {
-    const TowerLayer w = bind_tower_layer(r, p, i);
+  for (int64_t i = 0; i < p.blocks; ++i) {
     const bool all = pattern == 0 || (i + 1) % pattern == 0;
-    if (!r.failed()) x = tower_layer(rec, p, w, x, all ? Mask::none : Mask::group);
+    x = tower_layer(rec, p, bind_tower_layer(r, p, i), x, all ? Mask::none : Mask::group);
   }
   const Norm last = bind_tower_norm(r, "v.post_ln", p.width, p.norm);
   TRY(r.check());
@@ -156,11 +139,11 @@ Result<TowerParams> record_qwen25_tower(const GgufFile& file, VisionModel& model
 Result<void> record_qwen25_projector(const GgufFile& file, VisionModel& model, const TowerParams& p) {
   Recorder rec;
   WeightReader r(file, rec, "clip");
+  const int64_t joined = kJoined * p.width;
   model.width = r.tensor_rows("mm.2");
-  const Value x = project(r, rec, "mm.0", "mm.2", model.width, rec.input(kJoined * p.width), kJoined * p.width);
+  const Value x = project(rec, bind_projector(r, "mm.0", "mm.2", joined), rec.input(joined), Activation::gelu);
   TRY(r.check());
-  const Value out = rec.select_outputs(x);
-  model.stages.push_back({.program = std::move(rec).finish(out), .merge = kJoined});
+  model.stages.push_back({.program = std::move(rec).finish(x), .merge = kJoined});
   return {};
 }
 
@@ -197,11 +180,8 @@ Result<Qwen3Tower> record_qwen3_tower(const GgufFile& file, VisionModel& model) 
   Qwen3Tower t{.params = read_tower(r, model)};
   TowerParams& p = t.params;
   t.deep = read_deep_blocks(r, p);
-  const int64_t places = r.tensor_rows("v.position_embd");
-  t.positions_side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(places))));
-  if (t.positions_side * t.positions_side != places)
-    r.complain(fmt::format("The {} positions of the tower are not those of a square.", places));
-  t.positions = r.matrix_floats("v.position_embd", places, p.width);
+  t.positions_side = positions_side(r);
+  t.positions = r.matrix_floats("v.position_embd", t.positions_side * t.positions_side, p.width);
   TRY(r.check());
   p.rope = rec.rope_table(plane_rope(p.head_dim()));
   declare_tower_keys(rec, p);
@@ -209,10 +189,8 @@ Result<Qwen3Tower> record_qwen3_tower(const GgufFile& file, VisionModel& model) 
   const Value given = rec.input(samples + p.width);
   Value x = rec.add(both_patches(r, rec, p, rec.columns(given, 0, samples)), rec.columns(given, samples, p.width));
   std::vector<Value> parts(1);
-  for (int64_t i = 0; i < p.blocks && !r.failed(); ++i) {
-    const TowerLayer w = bind_tower_layer(r, p, i);
-    if (r.failed()) break;
-    x = tower_layer(rec, p, w, x);
+  for (int64_t i = 0; i < p.blocks; ++i) {
+    x = tower_layer(rec, p, bind_tower_layer(r, p, i), x);
     if (std::ranges::find(t.deep, i) != t.deep.end()) parts.push_back(x);
   }
   const Norm last = bind_tower_norm(r, "v.post_ln", p.width);
@@ -236,18 +214,20 @@ Result<void> record_qwen3_projector(const GgufFile& file, VisionModel& model, co
     for (int64_t k = 0; k < kJoined; ++k) patches.push_back(rec.columns(given, (k * parts + i) * p.width, p.width));
     return rec.join(std::move(patches));
   };
-  std::vector<Value> rows{project(r, rec, "mm.0", "mm.2", width, part(0), joined)};
-  for (size_t i = 0; i < t.deep.size() && !r.failed(); ++i) {
+  std::vector<Value> rows{project(rec, bind_projector(r, "mm.0", "mm.2", joined), part(0), Activation::gelu)};
+  for (size_t i = 0; i < t.deep.size(); ++i) {
     const std::string prefix = fmt::format("v.deepstack.{}.", t.deep[i]);
     const Norm norm = bind_tower_norm(r, prefix + "norm", joined);
-    const Value x = part(static_cast<int64_t>(i) + 1);
-    if (r.failed()) break;
-    rows.push_back(project(r, rec, prefix + "fc1", prefix + "fc2", width, apply_norm(rec, norm, x, p.eps), joined));
+    const GatedFeedForward w = bind_projector(r, prefix + "fc1", prefix + "fc2", joined);
+    if (r.tensor_rows(prefix + "fc2") != width)
+      r.complain(prefix + "fc2.weight makes rows of another width than mm.2.");
+    const Value x = apply_norm(rec, norm, part(static_cast<int64_t>(i) + 1), p.eps);
+    rows.push_back(project(rec, w, x, Activation::gelu));
   }
   TRY(r.check());
   model.width = width * parts;
   model.levels = parts;
-  const Value out = rec.select_outputs(rec.join(rows));
+  const Value out = rec.join(rows);
   model.stages.push_back({.program = std::move(rec).finish(out), .merge = kJoined});
   return {};
 }

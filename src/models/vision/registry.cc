@@ -33,14 +33,13 @@ Result<std::string_view> projector_type(const GgufFile& file) {
 
 }  // namespace
 
-bool has_vision(const GgufFile& file) { return projector_type(file).has_value(); }
-
 Result<VisionModel> build_vision(const GgufFile& file) {
+  const auto known_type = projector_type(file);
   const std::string_view architecture = TRY(file.get_string("general.architecture"));
-  if (architecture != "clip" && !has_vision(file))
+  if (!known_type && architecture != "clip")
     return fail(ErrorCode::invalid_argument, fmt::format("{} is a model of architecture {}, not one that sees (clip).",
                                                          file.subject(), architecture));
-  const std::string_view type = TRY(projector_type(file));
+  const std::string_view type = TRY(known_type);
   const auto* entry = std::ranges::find(kEntries, type, &Entry::projector_type);
   if (entry == std::end(kEntries)) {
     std::string known;

@@ -8,6 +8,23 @@
 #include <numeric>
 
 namespace nanomind {
+namespace {
+
+void append_square(int64_t top, int64_t left, int64_t columns, std::span<const int64_t> sides,
+                   std::vector<int32_t>& patches) {
+  if (sides.empty()) {
+    patches.push_back(static_cast<int32_t>(top * columns + left));
+    return;
+  }
+  int64_t step = 1;
+  for (const int64_t side : sides.subspan(1)) step *= side;
+  for (int64_t y = 0; y < sides[0]; ++y) {
+    for (int64_t x = 0; x < sides[0]; ++x)
+      append_square(top + y * step, left + x * step, columns, sides.subspan(1), patches);
+  }
+}
+
+}  // namespace
 
 TowerParams read_tower(WeightReader& r, VisionModel& model) {
   TowerParams p;
@@ -114,24 +131,6 @@ Value tower_patches(WeightReader& r, Recorder& rec, const TowerParams& p, int64_
   return rec.add(x, rec.embed(positions, 1.0F, Lookup::position));
 }
 
-namespace {
-
-void append_square(int64_t top, int64_t left, int64_t columns, std::span<const int64_t> sides,
-                   std::vector<int32_t>& patches) {
-  if (sides.empty()) {
-    patches.push_back(static_cast<int32_t>(top * columns + left));
-    return;
-  }
-  int64_t step = 1;
-  for (const int64_t side : sides.subspan(1)) step *= side;
-  for (int64_t y = 0; y < sides[0]; ++y) {
-    for (int64_t x = 0; x < sides[0]; ++x)
-      append_square(top + y * step, left + x * step, columns, sides.subspan(1), patches);
-  }
-}
-
-}  // namespace
-
 Result<TowerParams> record_whole_tower(const GgufFile& file, VisionModel& model) {
   Recorder rec;
   WeightReader r(file, rec, "clip");
@@ -146,6 +145,40 @@ Result<TowerParams> record_whole_tower(const GgufFile& file, VisionModel& model)
   x = rec.select_outputs(apply_norm(rec, last, x, p.eps));
   model.stages.push_back({.program = std::move(rec).finish(x)});
   return p;
+}
+
+int64_t positions_side(WeightReader& r) {
+  const int64_t positions = r.tensor_rows("v.position_embd");
+  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(positions))));
+  if (side * side != positions)
+    r.complain(fmt::format("The {} positions of the tower are not those of a square.", positions));
+  return side;
+}
+
+void check_squares(WeightReader& r, const TowerParams& p, int64_t side) {
+  if (p.image_size % p.patch_size != 0 || p.side() % side != 0)
+    r.complain(fmt::format("{} patches of a side do not divide into squares of {}.", p.side(), side));
+}
+
+Value mean_of_joined(Recorder& rec, Value x, int64_t count, int64_t width) {
+  Value sum = rec.columns(x, 0, width);
+  for (int64_t i = 1; i < count; ++i) sum = rec.add(sum, rec.columns(x, i * width, width));
+  return rec.scale(sum, 1.0F / static_cast<float>(count));
+}
+
+GatedFeedForward bind_projector(WeightReader& r, const std::string& up, const std::string& down, int64_t columns) {
+  const int64_t hidden = r.tensor_rows(up), width = r.tensor_rows(down);
+  return {.gate = {},
+          .up = r.matrix(up, hidden, columns),
+          .down = r.matrix(down, width, hidden),
+          .gate_bias = {},
+          .up_bias = r.vector(up, hidden, "bias"),
+          .down_bias = r.vector(down, width, "bias")};
+}
+
+Value project(Recorder& rec, const GatedFeedForward& w, Value x, Activation activation) {
+  const Value hidden = rec.activate(rec.matmul(x, w.up, w.up_bias), activation);
+  return rec.matmul(rec.select_outputs(hidden), w.down, w.down_bias);
 }
 
 TileLayout square_layout(PatchGrid grid, std::span<const int64_t> sides) {

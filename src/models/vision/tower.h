@@ -60,6 +60,20 @@ Value tower_patches(WeightReader& reader, Recorder& rec, const TowerParams& p, i
 // The stage from patches to the norm after the last block, for pictures of the tower's own size.
 Result<TowerParams> record_whole_tower(const GgufFile& file, VisionModel& model);
 
+// The side of the table of positions, which must be a square.
+int64_t positions_side(WeightReader& reader);
+
+// Complains unless the patches of a picture of the tower's size divide into squares of side x side.
+void check_squares(WeightReader& reader, const TowerParams& p, int64_t side);
+
+// x: [T, count * C], so many patches joined -> [T, C], their mean.
+Value mean_of_joined(Recorder& rec, Value x, int64_t count, int64_t width);
+
+// Two products with an activation between, of x [T, columns]: tensors <up> and <down>, with biases. The result has the
+// rows whose results are wanted.
+GatedFeedForward bind_projector(WeightReader& reader, const std::string& up, const std::string& down, int64_t columns);
+Value project(Recorder& rec, const GatedFeedForward& w, Value x, Activation activation);
+
 // Patches in the order of squares of sides[0] x sides[0] squares of sides[1] x sides[1] ... of them, so that neighbours
 // in it are one square, on each level; the grid's sides are multiples of the product. Places are those of a table of
 // the same grid. The rows left when squares have become one row each are the results.
