@@ -3,16 +3,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <vector>
 
+#include "convert/gguf_copy.h"
 #include "format/gguf.h"
 #include "format/gguf_writer.h"
 
 namespace nanomind {
 namespace {
-
-constexpr uint64_t kCopyBytes = uint64_t{16} << 20;
 
 std::string_view architecture(const GgufFile& file) { return file.get_string("general.architecture").value_or(""); }
 
@@ -31,12 +29,6 @@ Result<void> check_pair(const GgufFile& model, const GgufFile& vision) {
   return {};
 }
 
-void add_new(const GgufFile& file, GgufMetadata& metadata) {
-  for (size_t i = 0; i < file.metadata().size(); ++i) {
-    if (!metadata.has(file.metadata()[i].first)) metadata.add_from(file, i);
-  }
-}
-
 }  // namespace
 
 Result<uint64_t> join_files(const std::filesystem::path& model, const std::filesystem::path& vision,
@@ -47,23 +39,14 @@ Result<uint64_t> join_files(const std::filesystem::path& model, const std::files
   std::vector<const GgufTensor*> tensors;
   std::vector<GgufTensorSpec> specs;
   for (const GgufFile& file : files) {
-    add_new(file, metadata);
+    add_metadata(file, metadata);
     for (const GgufTensor& tensor : file.tensors()) {
-      if (!tensor.dtype) {
-        return fail(ErrorCode::unsupported,
-                    fmt::format("{}: the tensor {} has the type {}, which cannot be read.", file.subject(), tensor.name,
-                                gguf_type_name(tensor.type_number)));
-      }
+      specs.push_back(TRY(spec_of(file, tensor)));
       tensors.push_back(&tensor);
-      specs.push_back({std::string(tensor.name), *tensor.dtype, tensor.shape});
     }
   }
   GgufWriter writer = TRY(GgufWriter::create(target, metadata, specs));
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const std::span<const std::byte> data = tensors[i]->data;
-    for (uint64_t offset = 0; offset < data.size(); offset += kCopyBytes)
-      TRY(writer.write(i, offset, data.subspan(offset, std::min<uint64_t>(kCopyBytes, data.size() - offset))));
-  }
+  for (size_t i = 0; i < tensors.size(); ++i) TRY(copy_tensor(*tensors[i], writer, i));
   const uint64_t bytes = writer.file_bytes();
   TRY(writer.finish());
   return bytes;

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "format/gguf.h"
+#include "format/gguf_writer.h"
 
 namespace nanomind {
 namespace {
@@ -39,6 +40,23 @@ TEST_F(JoinTest, TheFileHasWhatBothHad) {
       EXPECT_TRUE(std::ranges::equal(copy->data, tensor.data)) << tensor.name;
     }
   }
+}
+
+// The writer aligns by its own measure, whatever the model's file said.
+TEST_F(JoinTest, AnAlignmentOfTheSourceIsNotCopied) {
+  const std::filesystem::path aligned = target_.string() + ".aligned";
+  {
+    const GgufMetadata metadata = GgufMetadata().add("general.architecture", "llama").add("general.alignment", 128U);
+    auto writer = GgufWriter::create(aligned, metadata, {});
+    ASSERT_TRUE(writer && writer->finish());
+  }
+  const auto joined_bytes = join_files(aligned, kVision, target_);
+  std::filesystem::remove(aligned);
+  ASSERT_TRUE(joined_bytes) << joined_bytes.error().message;
+  const auto joined = GgufFile::open(target_), vision = GgufFile::open(kVision);
+  ASSERT_TRUE(joined) << joined.error().message;
+  for (const GgufTensor& tensor : vision->tensors())
+    EXPECT_TRUE(std::ranges::equal(joined->tensor(tensor.name)->data, tensor.data)) << tensor.name;
 }
 
 TEST_F(JoinTest, OnlyAModelAndAVisionFileInThisOrder) {

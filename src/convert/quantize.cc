@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "convert/gguf_copy.h"
 #include "format/gguf.h"
 #include "format/gguf_writer.h"
 #include "format/packed_image.h"
@@ -16,27 +17,14 @@
 namespace nanomind {
 namespace {
 
-constexpr uint64_t kCopyBytes = 8 << 20;
-
 double bits(DType dtype) { return 8.0 * traits(dtype).block_bytes / traits(dtype).block_columns; }
 
 GgufMetadata copy_metadata(const GgufFile& file, const Mix& mix) {
   GgufMetadata metadata;
-  for (size_t i = 0; i < file.metadata().size(); ++i) {
-    // What is aligned is decided anew.
-    if (file.metadata()[i].first != "general.alignment") metadata.add_from(file, i);
-  }
+  add_metadata(file, metadata);
   metadata.add("general.quantization_version", uint32_t{2});
   metadata.add("general.file_type", file_type_of(mix));
   return metadata;
-}
-
-Result<void> copy_tensor(const GgufTensor& tensor, GgufWriter& writer, size_t index) {
-  for (uint64_t offset = 0; offset < tensor.data.size(); offset += kCopyBytes) {
-    const uint64_t size = std::min<uint64_t>(kCopyBytes, tensor.data.size() - offset);
-    TRY(writer.write(index, offset, tensor.data.subspan(offset, size)));
-  }
-  return {};
 }
 
 Result<void> requantize(const GgufTensor& tensor, const GgufTensorSpec& spec, GgufWriter& writer, size_t index,
@@ -108,12 +96,8 @@ Result<Quantized> quantize_file(const std::filesystem::path& source, const std::
   const auto types = TRY(choose_types(file, choice));
   std::vector<GgufTensorSpec> specs;
   for (size_t i = 0; i < types.size(); ++i) {
-    const GgufTensor& tensor = file.tensors()[i];
-    if (!tensor.dtype) {
-      return fail(ErrorCode::unsupported, fmt::format("{}: the tensor {} has the type {}, which cannot be read.",
-                                                      file.subject(), tensor.name, gguf_type_name(tensor.type_number)));
-    }
-    specs.push_back({std::string(tensor.name), types[i].value_or(*tensor.dtype), tensor.shape});
+    specs.push_back(TRY(spec_of(file, file.tensors()[i])));
+    if (types[i]) specs.back().dtype = *types[i];
   }
   Quantized result{.source_bytes = file.size_bytes()};
   warn_of_coarse_sources(file, specs, result);
