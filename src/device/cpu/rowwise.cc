@@ -53,23 +53,18 @@ struct Factors {
 
 void activate(const KernelTable& kernels, Activation activation, const float* x, int64_t n, float* out) {
   static const Factors ones(1.0F), unscaled(1.0F / kQuickGelu);
-  if (activation == Activation::silu) return kernels.swiglu(x, ones.of, n, out);
-  if (activation == Activation::gelu_tanh) return kernels.geglu(x, ones.of, n, out);
-  if (activation == Activation::gelu_quick) {
-    for (int64_t i = 0; i < n; ++i) out[i] = kQuickGelu * x[i];
-    return kernels.swiglu(out, unscaled.of, n, out);
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    switch (activation) {
-      case Activation::silu:
-      case Activation::gelu_tanh:
-      case Activation::gelu_quick: break;
-      case Activation::gelu: out[i] = 0.5F * x[i] * (1 + std::erf(x[i] * 0.7071067812F)); break;
-      case Activation::sigmoid: out[i] = 1 / (1 + std::exp(-x[i])); break;
-      case Activation::relu_squared: out[i] = x[i] > 0 ? x[i] * x[i] : 0; break;
-      case Activation::tanh: out[i] = std::tanh(x[i]); break;
-      case Activation::identity: out[i] = x[i]; break;
-    }
+  const auto each = [&](auto function) { std::transform(x, x + n, out, function); };
+  switch (activation) {
+    case Activation::silu: return kernels.swiglu(x, ones.of, n, out);
+    case Activation::gelu_tanh: return kernels.geglu(x, ones.of, n, out);
+    case Activation::gelu_quick:
+      each([](float v) { return kQuickGelu * v; });
+      return kernels.swiglu(out, unscaled.of, n, out);
+    case Activation::gelu: return each([](float v) { return 0.5F * v * (1 + std::erf(v * 0.7071067812F)); });
+    case Activation::sigmoid: return each([](float v) { return 1 / (1 + std::exp(-v)); });
+    case Activation::relu_squared: return each([](float v) { return v > 0 ? v * v : 0; });
+    case Activation::tanh: return each([](float v) { return std::tanh(v); });
+    case Activation::identity: return each([](float v) { return v; });
   }
 }
 

@@ -11,7 +11,6 @@ namespace {
 constexpr int kPanelGroups = 2;
 constexpr int kTile = 6;  // activation rows: kTile * kPanelGroups sums, as integers and as floats
 constexpr int kPanelUnits = 8;
-constexpr int kPanelColumns = kPanelUnits * kUnitColumns;
 
 constexpr float kTiny = 1e-34f;  // a unit of smaller numbers counts as zero: the reciprocal of its scale is infinite
 
