@@ -22,4 +22,8 @@ class SteadyClock final : public Clock {
   }
 };
 
+inline double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
 }  // namespace nanomind

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/clock.h"
 #include "cli/bench_figures.h"
 
 namespace nanomind {
@@ -51,7 +52,7 @@ Result<double> PictureBench::first_token_ms() {
   const auto session = TRY(engine_->open_session());
   TRY(session->feed(prompt.tokens, nullptr));
   prompt_tokens_ = prompt.tokens.size();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return milliseconds_since(start);
 }
 
 std::vector<double> PictureBench::encode_ms() const {

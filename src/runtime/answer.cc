@@ -6,17 +6,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "runtime/logprobs.h"
 
 namespace nanomind {
-namespace {
-
-double ms_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Answer>> Answer::begin(const SessionHost& host, Sequence& sequence,
                                               std::span<const TokenId> prompt, const GenerateOptions& options) {
   TRY(check(options));
@@ -41,10 +34,6 @@ Answer::Answer(const SessionHost& host, Sequence& sequence, std::span<const Toke
   tokens_.assign(prompt.begin(), prompt.end());
   if (drafter_) gauge_.emplace(options.speculation.most);
   out_.cached_tokens = sequence.match(prompt);
-  if (host.sight != nullptr) {
-    while (!host.sight->may_begin(prompt, out_.cached_tokens))
-      out_.cached_tokens = sequence.rewind(out_.cached_tokens - 1);
-  }
   out_.prompt_tokens = prompt_length_ - out_.cached_tokens;
 }
 
@@ -117,7 +106,7 @@ Result<void> Answer::take(const Work& work, const OutputRows& out, int64_t first
     return {};
   }
   if (!was_writing) {
-    out_.prompt_ms = ms_since(start_);
+    out_.prompt_ms = milliseconds_since(start_);
     decode_start_ = std::chrono::steady_clock::now();
     if (full()) end(FinishReason::length);
   }
@@ -126,7 +115,7 @@ Result<void> Answer::take(const Work& work, const OutputRows& out, int64_t first
   while (!ended() && TRY(choose(out.row(first + row), row + 1 < work.outputs))) ++row;
   out_.drafted_tokens += drafted;
   out_.accepted_tokens += row;
-  if (gauge_ && was_writing) gauge_->record(drafted, row, ms_since(step_start_));
+  if (gauge_ && was_writing) gauge_->record(drafted, row, milliseconds_since(step_start_));
   if (row == drafted) return {};
   // Of a state the right guesses cannot be kept either: they are read again with the next token.
   if (sequence_.recurrent()) {
@@ -174,9 +163,9 @@ void Answer::accept(TokenId token, std::span<const float> logits) {
 Generation Answer::finish() && {
   const bool began = !out_.tokens.empty() || writing();
   if (began)
-    out_.decode_ms = ms_since(decode_start_);
+    out_.decode_ms = milliseconds_since(decode_start_);
   else
-    out_.prompt_ms = ms_since(start_);
+    out_.prompt_ms = milliseconds_since(start_);
   text_.finish();
   out_.reason = text_.stopped() ? FinishReason::stop_string : *reason_;
   return std::move(out_);

@@ -34,9 +34,7 @@ bool LocalBatch::step() {
 
 void LocalBatch::plan() {
   tokens_.clear();
-  given_.clear();
-  groups_.clear();
-  where_.clear();
+  pictures_.clear();
   sequences_.clear();
   outputs_.clear();
   working_.clear();
@@ -60,15 +58,10 @@ void LocalBatch::plan(Member& member) {
     return;
   }
   if (work->tokens.empty()) return;
-  const size_t given = given_.size();
-  if (const auto found = append_rows(member.answer->sequence().tokens(), work->tokens, member.answer->cancel_flag());
-      !found) {
-    given_.resize(given);
-    if (found.error().code == ErrorCode::cancelled)
-      member.answer->end(FinishReason::cancelled);
-    else
-      member.error = found.error();
-    return;
+  if (host_.sight != nullptr) {
+    const auto found = host_.sight->append_inputs(member.answer->sequence().tokens(), work->tokens,
+                                                  member.answer->cancel_flag(), pictures_);
+    if (!found) return give_up(member, found.error());
   }
   const auto count = static_cast<int64_t>(work->tokens.size());
   member.work = *work;
@@ -79,22 +72,20 @@ void LocalBatch::plan(Member& member) {
   working_.push_back(&member);
 }
 
-Result<void> LocalBatch::append_rows(std::span<const TokenId> before, std::span<const TokenId> tokens,
-                                     const std::atomic<bool>* cancel) {
-  if (host_.sight == nullptr) return {};
-  TRY(host_.sight->append_rows(tokens, cancel, given_));
-  host_.sight->append_groups(tokens, groups_);
-  host_.sight->append_where(before, tokens, where_);
-  return {};
+void LocalBatch::give_up(Member& member, const Error& error) {
+  if (error.code == ErrorCode::cancelled)
+    member.answer->end(FinishReason::cancelled);
+  else
+    member.error = error;
 }
 
 void LocalBatch::run() {
   const auto out =
       host_.executable->run({.tokens = tokens_,
-                             .given = given_,
+                             .given = pictures_.given,
                              .sequences = sequences_,
-                             .where = where_,
-                             .groups = groups_,
+                             .where = pictures_.where,
+                             .groups = pictures_.groups,
                              .outputs = outputs_,
                              .kv_cache = &host_.cache->buffer(),
                              .states = host_.states->buffer(),
@@ -108,11 +99,7 @@ void LocalBatch::run() {
       continue;
     }
     member->answer->sequence().recover();
-    if (out.error().code == ErrorCode::cancelled) {
-      member->answer->end(FinishReason::cancelled);
-    } else {
-      member->error = out.error();
-    }
+    give_up(*member, out.error());
   }
 }
 

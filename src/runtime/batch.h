@@ -32,18 +32,15 @@ class LocalBatch final : public Batch {
   };
   void plan();
   void plan(Member& member);
-  // What a step needs besides of tokens that may stand for pictures, after those `before`.
-  Result<void> append_rows(std::span<const TokenId> before, std::span<const TokenId> tokens,
-                           const std::atomic<bool>* cancel);
+  // Its part of a step failed, or was cancelled.
+  static void give_up(Member& member, const Error& error);
   void run();
   void report_ended();
 
   const SessionHost& host_;
   std::vector<Member> members_;
   std::vector<TokenId> tokens_;
-  std::vector<const float*> given_;
-  std::vector<int32_t> groups_;
-  std::vector<RowCoordinates> where_;
+  PictureInputs pictures_;
   std::vector<SequenceRows> sequences_;
   std::vector<int32_t> outputs_;
   std::vector<Member*> working_;  // in the order of the step's rows

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <set>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/thread_pool.h"
 #include "device/device.h"
 #include "device/registry.h"
@@ -54,6 +54,14 @@ int64_t count_parameters(const GgufFile& file) {
   return count;
 }
 
+DeviceOptions device_options(const EngineOptions& options) {
+  return {.threads = options.threads,
+          .decode_threads = options.decode_threads,
+          .prefill_threads = options.prefill_threads,
+          .state_folder = options.state_folder,
+          .isa = options.isa};
+}
+
 class LocalEngine final : public Engine {
  public:
   explicit LocalEngine(GgufFile file) : file_(std::move(file)) {}
@@ -74,7 +82,7 @@ class LocalEngine final : public Engine {
     TRY(load_weights(model, options));
     TRY(prepare_device(model, options));
     describe(model);
-    info_.load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    info_.load_ms = milliseconds_since(start);
     return {};
   }
 
@@ -89,8 +97,8 @@ class LocalEngine final : public Engine {
     const auto spelling = [&](std::optional<TokenId> id) { return id ? tokenizer_->piece(*id) : std::string_view(); };
     const std::string_view bos = spelling(tokenizer_->beginning_token());
     ChatPrompt prompt{.reasoning = reasoning_, .tool_format = tool_format_};
+    const PicturePlaces places(messages);
     const auto encode = [&](TemplateOptions::Prompt opening) -> Result<std::vector<TokenId>> {
-      const PicturePlaces places(messages);
       const std::string text = TRY(places.render(*template_, {.bos_token = bos,
                                                               .eos_token = spelling(tokenizer_->end_token()),
                                                               .prompt = opening,
@@ -199,11 +207,7 @@ class LocalEngine final : public Engine {
         options.packed_folder.empty() ? options.model.parent_path() : options.packed_folder;
     std::error_code ignored;
     info_.packed_now = !std::filesystem::exists(packed_path(options.model, folder), ignored);
-    device_ = TRY(open_device(options.device, {.threads = options.threads,
-                                               .decode_threads = options.decode_threads,
-                                               .prefill_threads = options.prefill_threads,
-                                               .state_folder = options.state_folder,
-                                               .isa = options.isa}));
+    device_ = TRY(open_device(options.device, device_options(options)));
     ThreadPool pool(std::max(1, device_->info().threads));
     weights_.emplace(
         TRY(open_or_pack(file_, options.model, {.directory = folder, .pool = &pool, .log = &options.log})));
@@ -260,18 +264,13 @@ class LocalEngine final : public Engine {
 
   // The bricks that see have a device of their own, so that they work beside the language model.
   Result<void> open_sight(const Model& model, const EngineOptions& options, int64_t step) {
-    const DeviceOptions device{.threads = options.threads,
-                               .decode_threads = options.decode_threads,
-                               .prefill_threads = options.prefill_threads,
-                               .state_folder = options.state_folder,
-                               .isa = options.isa};
     sight_ = TRY(Sight::open(
         *device_,
         {.encoder = {.file = options.vision,
                      .packed_folder = options.packed_folder,
                      .precision = options.precision,
                      .log = options.log},
-         .open_device = [name = options.device, device] { return open_device(name, device); },
+         .open_device = [name = options.device, device = device_options(options)] { return open_device(name, device); },
          .model = options.model,
          .model_width = model.width,
          .model_levels = model.picture_levels,

@@ -2,7 +2,6 @@
 #include "runtime/pictures.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "base/result.h"

@@ -48,7 +48,9 @@ Sequence::~Sequence() {
 
 int64_t Sequence::match(std::span<const TokenId> tokens) {
   const auto [mine, theirs] = std::ranges::mismatch(tokens_, tokens);
-  return rewind(std::min<int64_t>(mine - tokens_.begin(), static_cast<int64_t>(tokens.size()) - 1));
+  int64_t length = rewind(std::min<int64_t>(mine - tokens_.begin(), static_cast<int64_t>(tokens.size()) - 1));
+  while (host_.sight != nullptr && !host_.sight->may_begin(tokens, length)) length = rewind(length - 1);
+  return length;
 }
 
 int64_t Sequence::rewind(int64_t length) {

@@ -53,8 +53,8 @@ class Sequence {
   std::span<const TokenId> tokens() const { return tokens_; }
   int64_t length() const { return static_cast<int64_t>(tokens_.size()); }
 
-  // Goes back to the longest beginning of `tokens` that is evaluated, the last token left out, whose logits are wanted;
-  // returns its length.
+  // Goes back to the longest beginning of `tokens` that is evaluated and after which a step may begin, the last token
+  // left out, whose logits are wanted; returns its length.
   int64_t match(std::span<const TokenId> tokens);
   // Drops everything after `length` tokens and returns how many are left: fewer where a recurrent state was not kept
   // there, or where the rest has slid out.

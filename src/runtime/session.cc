@@ -25,20 +25,15 @@ Result<LocalSession::Evaluated> LocalSession::step(std::span<const TokenId> toke
   if (rows < count) outputs = 0;
   wanted_.resize(static_cast<size_t>(outputs));
   std::iota(wanted_.begin(), wanted_.end(), static_cast<int32_t>(rows - outputs));
-  given_.clear();
-  groups_.clear();
-  where_.clear();
-  if (host_.sight != nullptr) {
-    host_.sight->append_groups(tokens.first(static_cast<size_t>(rows)), groups_);
-    host_.sight->append_where(sequence_->tokens(), tokens.first(static_cast<size_t>(rows)), where_);
-    TRY(host_.sight->append_rows(tokens.first(static_cast<size_t>(rows)), cancel, given_));
-  }
+  pictures_.clear();
+  const std::span<const TokenId> now = tokens.first(static_cast<size_t>(rows));
+  if (host_.sight != nullptr) TRY(host_.sight->append_inputs(sequence_->tokens(), now, cancel, pictures_));
   const SequenceRows sequence = sequence_->rows(rows);
-  const auto out = host_.executable->run({.tokens = tokens.first(static_cast<size_t>(rows)),
-                                          .given = given_,
+  const auto out = host_.executable->run({.tokens = now,
+                                          .given = pictures_.given,
                                           .sequences = {&sequence, 1},
-                                          .where = where_,
-                                          .groups = groups_,
+                                          .where = pictures_.where,
+                                          .groups = pictures_.groups,
                                           .outputs = wanted_,
                                           .kv_cache = &host_.cache->buffer(),
                                           .states = host_.states->buffer(),
@@ -48,7 +43,7 @@ Result<LocalSession::Evaluated> LocalSession::step(std::span<const TokenId> toke
     sequence_->recover();
     return std::unexpected(out.error());
   }
-  sequence_->commit(tokens.first(static_cast<size_t>(rows)));
+  sequence_->commit(now);
   return Evaluated{.tokens = rows, .out = *out};
 }
 
@@ -64,9 +59,7 @@ Result<void> LocalSession::extend(std::span<const TokenId> tokens, const std::at
 
 Result<void> LocalSession::feed(std::span<const TokenId> tokens, const std::atomic<bool>* cancel) {
   TRY(sequence_->check_prompt(tokens));
-  int64_t matched = sequence_->match(tokens);
-  while (host_.sight != nullptr && !host_.sight->may_begin(tokens, matched)) matched = sequence_->rewind(matched - 1);
-  const std::span<const TokenId> rest = tokens.subspan(static_cast<size_t>(matched));
+  const std::span<const TokenId> rest = tokens.subspan(static_cast<size_t>(sequence_->match(tokens)));
   if (host_.sight != nullptr) host_.sight->expect(rest, cancel);
   const Result<void> fed = feed_rest(rest, cancel);
   if (host_.sight != nullptr) host_.sight->end(cancel);

@@ -47,9 +47,7 @@ class LocalSession final : public Session {
   const SessionHost& host_;
   std::unique_ptr<Sequence> sequence_;
   std::vector<int32_t> wanted_;  // rows of a step
-  std::vector<const float*> given_;
-  std::vector<int32_t> groups_;
-  std::vector<RowCoordinates> where_;
+  PictureInputs pictures_;
   std::span<const float> logits_;
 };
 

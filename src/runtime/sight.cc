@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <utility>
 
+#include "base/clock.h"
 #include "format/packed_image.h"
 #include "media/decode.h"
 #include "runtime/memory_budget.h"
@@ -21,10 +21,6 @@ constexpr size_t kKeptBytes = size_t{64} << 20;
 
 // Slots beyond those that a step of the language model may hold: one that is written while it reads.
 constexpr int64_t kSpareSlots = 2;
-
-double milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
 
 // What rows depend on besides the tiles: the vision file, known by its header and a sample of its weights, as reading
 // all of it would load it; and how exactly it computes. Kernels of other instruction sets differ by rounding only.
@@ -87,12 +83,7 @@ Result<const Picture*> Sight::see(std::span<const std::byte> file, const Picture
   return &pictures_.add(source, image.size, std::move(cut), rows, made_of);
 }
 
-int64_t Sight::least_step_rows() const {
-  if (!model_.whole) return 0;
-  int64_t rows = model_.most_patches;
-  for (const VisionStage& stage : model_.stages) rows /= stage.merge;
-  return rows;
-}
+int64_t Sight::least_step_rows() const { return model_.whole ? model_.most_rows(model_.stages.size() - 1) : 0; }
 
 bool Sight::may_begin(std::span<const TokenId> tokens, int64_t at) const {
   if (!model_.whole || at <= 0 || at >= static_cast<int64_t>(tokens.size())) return true;
@@ -249,6 +240,18 @@ Result<void> Sight::take(const std::atomic<bool>* cancel) {
   join();
   if (!slot) return std::unexpected(slot.error());
   start();
+  return {};
+}
+
+Result<void> Sight::append_inputs(std::span<const TokenId> before, std::span<const TokenId> tokens,
+                                  const std::atomic<bool>* cancel, PictureInputs& inputs) {
+  const size_t given = inputs.given.size();
+  if (const auto appended = append_rows(tokens, cancel, inputs.given); !appended) {
+    inputs.given.resize(given);
+    return appended;
+  }
+  append_groups(tokens, inputs.groups);
+  append_where(before, tokens, inputs.where);
   return {};
 }
 

@@ -41,6 +41,19 @@ struct SightOptions {
   PictureCacheOptions cache;
 };
 
+// What a step is given of pictures besides its tokens: of Step, those of the same names.
+struct PictureInputs {
+  std::vector<const float*> given;
+  std::vector<int32_t> groups;
+  std::vector<RowCoordinates> where;
+
+  void clear() {
+    given.clear();
+    groups.clear();
+    where.clear();
+  }
+};
+
 class Sight {
  public:
   // Reads the file's header only. Errors: those of build_vision; invalid_argument when the rows do not fit the language
@@ -60,18 +73,16 @@ class Sight {
   int64_t fit(std::span<const TokenId> tokens, int64_t most) const;
   // Whether a step may begin with tokens[at].
   bool may_begin(std::span<const TokenId> tokens, int64_t at) const;
-  // Appends Step::where of `tokens`, which come after those `before`; nothing for models to which it does not matter.
-  void append_where(std::span<const TokenId> before, std::span<const TokenId> tokens,
-                    std::vector<RowCoordinates>& where) const;
-  // Appends Step::groups of the tokens.
-  void append_groups(std::span<const TokenId> tokens, std::vector<int32_t>& groups) const;
-
   // Errors: corrupt, unsupported, invalid_argument of files that are no pictures, or too large.
   Result<const Picture*> see(std::span<const std::byte> file, const PictureDetail& detail = {});
 
   // A request will read these tokens: pictures of which rows are not here begin to be made, in order, until `cancel`
   // (may be null) is set.
   void expect(std::span<const TokenId> tokens, const std::atomic<bool>* cancel);
+  // Appends what a step with `tokens`, which come after those `before`, is given. Errors, which append nothing: those
+  // of append_rows.
+  Result<void> append_inputs(std::span<const TokenId> before, std::span<const TokenId> tokens,
+                             const std::atomic<bool>* cancel, PictureInputs& inputs);
   // Appends the rows of those of `tokens` that stand for some, waiting for them; valid until `done`. Errors: cancelled;
   // those of loading and running bricks; invalid_argument for a picture that is not here any more.
   Result<void> append_rows(std::span<const TokenId> tokens, const std::atomic<bool>* cancel,
@@ -109,6 +120,10 @@ class Sight {
   };
 
   Sight(GgufFile file, VisionModel model, const SightOptions& options);
+  // Nothing is appended for models to which it does not matter.
+  void append_where(std::span<const TokenId> before, std::span<const TokenId> tokens,
+                    std::vector<RowCoordinates>& where) const;
+  void append_groups(std::span<const TokenId> tokens, std::vector<int32_t>& groups) const;
   void want(const Picture& picture, const std::atomic<bool>* cancel);
   // Takes a picture's rows from the disk, if they are there.
   bool recall(const Picture& picture);
