@@ -149,6 +149,7 @@ bool Sight::recall(const Picture& picture) {
   const std::vector<float> rows = cache_->find(picture.made_of, static_cast<size_t>(picture.count * model_.width));
   if (rows.empty()) return false;
   pictures_.keep(picture.first, 0, rows);
+  const std::lock_guard lock(counting_);
   ++statistics_.recalled;
   return true;
 }
@@ -187,6 +188,7 @@ void Sight::run(const std::vector<Job>& jobs) {
     if (!result) break;
     const auto start = std::chrono::steady_clock::now();
     result = make_rows(*encoder_, model_, *job.cut, job.first, *ring_, job.cancel);
+    const std::lock_guard lock(counting_);
     statistics_.encode_ms += milliseconds_since(start);
     if (result) ++statistics_.encoded;
   }
@@ -210,13 +212,17 @@ Result<void> Sight::load() {
   }
   device_ = TRY(options_.open_device());
   encoder_ = TRY(VisionEncoder::load(*device_, file_, model_, options_.encoder));
+  const std::lock_guard lock(counting_);
   statistics_.weight_bytes = encoder_->weight_bytes();
+  statistics_.loaded = true;
   return {};
 }
 
 void Sight::unload() {
   encoder_.reset();
   device_.reset();
+  const std::lock_guard lock(counting_);
+  statistics_.loaded = false;
 }
 
 const float* Sight::find(TokenId token) const {
@@ -330,9 +336,9 @@ Result<PictureMeasurement> Sight::measure(std::span<const std::byte> file, const
 }
 
 Sight::Statistics Sight::statistics() const {
+  const std::lock_guard lock(counting_);
   Statistics statistics = statistics_;
   statistics.ring = ring_->statistics();
-  statistics.loaded = encoder_ != nullptr;
   return statistics;
 }
 

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -109,7 +110,7 @@ class Sight {
   };
   // The memory that rows are handed over in.
   std::span<const std::byte> slots() const { return slots_->bytes(); }
-  // While nothing is being made.
+  // Pictures of which every row can be read may not be counted yet while their thread goes on.
   Statistics statistics() const;
 
  private:
@@ -157,6 +158,7 @@ class Sight {
   // Of the thread while there is one.
   std::unique_ptr<Device> device_;
   std::unique_ptr<VisionEncoder> encoder_;
+  mutable std::mutex counting_;  // statistics_, which the thread and its owner write and read
   Statistics statistics_;
   std::jthread thread_;
 };
