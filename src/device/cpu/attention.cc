@@ -234,6 +234,7 @@ void attend_in_parts(const AttentionStep& s, StepContext& context, const Cache& 
 }  // namespace
 
 void run(const AttentionStep& s, StepContext& context) {
+  if (attends_in_integers(s, context)) return attend_in_integers(s, context);
   const Cache cache{context.kv, context.kv_block_bytes, s};
   const int64_t tokens = context.rows(Rows::tokens);
   if (s.k.data == nullptr) {

@@ -121,7 +121,12 @@ class Compiler {
     nodes_ = std::move(nodes);
   }
 
-  int64_t stride(ValueId id) const { return round_up(program_.values[static_cast<size_t>(id)].columns, kGroupRows); }
+  // Rows are an odd number of cache lines apart, so that those of a column do not compete for few sets of a cache; but
+  // what a caller is given has no gaps.
+  int64_t stride(ValueId id) const {
+    const int64_t lines = round_up(program_.values[static_cast<size_t>(id)].columns, kGroupRows) / kGroupRows;
+    return (id == program_.output ? lines : lines | 1) * kGroupRows;
+  }
   Result<void> lay_out() {
     const size_t values = program_.values.size();
     std::vector<Lifetime> lives(values, {.bytes = 0, .first = -1, .last = -1});
@@ -166,6 +171,17 @@ class Compiler {
       lives.push_back({.bytes = place_slots(step, experts_of(*experts), options_.max_tokens, nullptr),
                        .first = static_cast<int>(at),
                        .last = static_cast<int>(at)});
+    }
+
+    for (size_t at = 0; at < nodes_.size(); ++at) {
+      const auto* attention = nodes_[at].empty() ? nullptr : std::get_if<op::Attention>(nodes_[at][0]);
+      if (attention == nullptr || !chooser_.in_integers(*attention)) continue;
+      const KvLayerInfo& layer = program_.kv_layers[static_cast<size_t>(attention->layer)];
+      slots_.emplace(attention->out, lives.size());
+      lives.push_back(
+          {.bytes = integer_keys_bytes(layer.kv_heads, options_.max_tokens, static_cast<int>(layer.head_dim)),
+           .first = static_cast<int>(at),
+           .last = static_cast<int>(at)});
     }
 
     const size_t scratch = lives.size(), parts = scratch + 1;
@@ -297,6 +313,7 @@ class Compiler {
       result_.groups.resize(static_cast<size_t>(options_.max_tokens));
     }
     const KvLayout& kv = result_.kv_layers[static_cast<size_t>(o.layer)];
+    const auto coded = slots_.find(o.out);
     result_.instructions.emplace_back(AttentionStep{.out = matrix(o.out),
                                                     .q = matrix(o.q),
                                                     .k = o.k == kNoValue ? Matrix() : matrix(o.k),
@@ -308,7 +325,8 @@ class Compiler {
                                                     .window = o.window,
                                                     .scale = o.scale,
                                                     .cap = o.cap,
-                                                    .mask = o.mask});
+                                                    .mask = o.mask,
+                                                    .coded = coded != slots_.end() ? arena(coded->second) : nullptr});
   }
   void emit_one(const op::GatedActivation& o) {
     result_.instructions.emplace_back(ActivationStep{.out = matrix(o.out),
@@ -429,7 +447,7 @@ class Compiler {
   std::vector<Node> nodes_;
   std::map<size_t, ValueId> quantize_nodes_;  // node -> value that it quantises
   std::map<ValueId, Form> forms_;             // of values that products read
-  std::map<ValueId, size_t> slots_;           // result of experts -> slot of its memory
+  std::map<ValueId, size_t> slots_;           // result of experts or attention -> slot of its memory
   std::vector<size_t> offsets_;               // slot -> place in the arena
   size_t emitted_ = 0;
   CompiledProgram result_;

@@ -89,6 +89,13 @@ bool FormChooser::may_be_fast(ValueId id) const {
          value(id).rows == Rows::tokens && is_wide();
 }
 
+bool FormChooser::in_integers(const op::Attention& o) const {
+  const int64_t head_dim = program_.kv_layers[static_cast<size_t>(o.layer)].head_dim;
+  return kernels_.integer_attention.attend != nullptr && options_.precision == PromptPrecision::fast &&
+         reads_pictures() && is_wide() && (o.mask == Mask::none || o.mask == Mask::group) && o.k != kNoValue &&
+         o.window == 0 && o.cap == 0 && head_dim <= kIntegerHeadDim;
+}
+
 // Towers and projectors begin with given rows, language models with the embedding of tokens.
 bool FormChooser::reads_pictures() const {
   return !program_.ops.empty() && std::holds_alternative<op::Input>(program_.ops.front());

@@ -33,6 +33,9 @@ class FormChooser {
   // of 32-bit ones always stay in floats, those of 16-bit ones with PromptPrecision::high.
   Gemm multiply_many(const GemmKernels& gemm, DType dtype) const;
 
+  // Whether attention may be computed in integers: of towers that are wide enough, where rows see all keys of a step.
+  bool in_integers(const op::Attention& attention) const;
+
   int64_t max_rows(ValueId id) const {
     return program_.values[static_cast<size_t>(id)].rows == Rows::tokens ? options_.max_tokens : options_.max_outputs;
   }

@@ -99,6 +99,7 @@ struct AttentionStep {
   int64_t window;
   float scale, cap;
   Mask mask;
+  std::byte* coded;  // memory for keys and values of a step as integers; null: floats
 };
 struct ActivationStep {
   Matrix out, gate, up;
@@ -236,6 +237,15 @@ struct StepContext {
     }
     return 0;
   }
+  // The rows of the step that are of the same sequence as row i.
+  RowGroup sequence_rows(int64_t i) const {
+    int64_t begin = 0;
+    for (const SequenceRows& sequence : step.sequences) {
+      if (i < begin + sequence.rows) return {.begin = begin, .end = begin + sequence.rows};
+      begin += sequence.rows;
+    }
+    return {};
+  }
   float* state(const SequenceRows& sequence, size_t offset) const {
     return reinterpret_cast<float*>(states + static_cast<size_t>(sequence.state) * state_bytes) + offset;
   }
@@ -272,6 +282,11 @@ void run(const SelectStep& s, StepContext& context);
 // Places a step's slots in memory that is theirs alone while it runs; returns the bytes, also where `base` is null. Of
 // the step only weights and routing need to be known.
 size_t place_slots(ExpertsStep& step, int64_t experts, int64_t max_tokens, std::byte* base);
+
+// Memory for keys and values of a step as integers; whether a step can be computed so; and that.
+size_t integer_keys_bytes(int64_t heads, int64_t max_tokens, int head_dim);
+bool attends_in_integers(const AttentionStep& s, const StepContext& context);
+void attend_in_integers(const AttentionStep& s, StepContext& context);
 
 // Memory that attention needs for results of parts of the keys.
 size_t attention_part_bytes(int head_dim, int threads);

@@ -32,6 +32,7 @@ void install_float_matmul(KernelTable& table);
 void install_gemm(KernelTable& table);
 void install_gemm_fast(KernelTable& table);
 void install_attention(KernelTable& table);
+void install_integer_attention(KernelTable& table);
 void install_kv_codes(KernelTable& table);
 void install_elementwise(KernelTable& table);
 void install_peak(KernelTable& table);

@@ -32,6 +32,7 @@ constexpr Isa kIsas[] = {
        avx512::install_gemm(table);
        avx512::install_gemm_fast(table);
        avx512::install_attention(table);
+       avx512::install_integer_attention(table);
        avx512::install_kv_codes(table);
        avx512::install_elementwise(table);
        avx512::install_peak(table);

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/integer_attention.h"
 #include "kernels/cpu/kv_codes.h"
 #include "tensor/packed_layout.h"
 
@@ -126,6 +127,8 @@ struct KernelTable {
   // Keys and values in codes of 8 and 4 bits.
   KvCodes kv_8;
   KvCodes kv_4;
+
+  IntegerAttention integer_attention;
 };
 
 }  // namespace nanomind
