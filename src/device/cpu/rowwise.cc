@@ -12,7 +12,8 @@ namespace nanomind::cpu {
 namespace {
 
 // A wide row is cut into pieces of this many columns, so that a single row too keeps all threads busy (a multiple of
-// what GemmKernels::pack may start at).
+// what GemmKernels::pack may start at). Floats of which only the quantised form is read stay in an array of a piece:
+// they need not go to memory.
 constexpr int64_t kPiece = 2048;
 
 constexpr float kQuickGelu = 1.702F;  // x * sigmoid(1.702 x), OpenAI's CLIP
@@ -152,8 +153,9 @@ void run(const NormStep& s, StepContext& context) {
 void run(const LayerNormStep& s, StepContext& context) {
   for_rows(context, context.rows(s.x.rows), [&](int64_t i) {
     const float* x = s.x.row(i);
-    float* out = s.out.row(i);
     const int64_t n = s.x.columns;
+    alignas(64) float piece[kPiece];
+    float* out = s.quantized.only && n <= kPiece ? piece : s.out.row(i);
     const auto mean = static_cast<float>(sum_in_lanes(n, [&](int64_t c) { return x[c]; }) / static_cast<double>(n));
     const double squares = sum_in_lanes(n, [&](int64_t c) { return (x[c] - mean) * (x[c] - mean); });
     const auto scale = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(n) + s.eps));
@@ -172,8 +174,10 @@ void run(const ActivateStep& s, StepContext& context) {
   for_rows(context, context.rows(s.x.rows), [&](int64_t i) {
     for (int64_t begin = 0; begin < s.x.columns; begin += kPiece) {
       const int64_t n = std::min(kPiece, s.x.columns - begin);
-      activate(context.kernels, s.activation, s.x.row(i) + begin, n, s.out.row(i) + begin);
-      if (s.quantized.data != nullptr) quantize_piece(context, s.out.row(i) + begin, s.out, i, begin, n, s.quantized);
+      alignas(64) float piece[kPiece];
+      float* out = s.quantized.only ? piece : s.out.row(i) + begin;
+      activate(context.kernels, s.activation, s.x.row(i) + begin, n, out);
+      if (s.quantized.data != nullptr) quantize_piece(context, out, s.out, i, begin, n, s.quantized);
     }
   });
 }
@@ -215,15 +219,10 @@ void run(const ActivationStep& s, StepContext& context) {
   context.pool.for_each(context.rows(s.out.rows) * pieces, [&](int64_t task) {
     const int64_t i = task / pieces, begin = task % pieces * kPiece;
     const int64_t n = std::min(kPiece, s.out.columns - begin);
-    if (s.quantized.only) {
-      // The floats are of no use beyond this cache line's life, so they do not go to memory.
-      alignas(64) float piece[kPiece];
-      activate(s.gate.row(i) + begin, s.up.row(i) + begin, n, piece);
-      quantize_piece(context, piece, s.out, i, begin, n, s.quantized);
-      return;
-    }
-    activate(s.gate.row(i) + begin, s.up.row(i) + begin, n, s.out.row(i) + begin);
-    if (s.quantized.data != nullptr) quantize_piece(context, s.out.row(i) + begin, s.out, i, begin, n, s.quantized);
+    alignas(64) float piece[kPiece];
+    float* out = s.quantized.only ? piece : s.out.row(i) + begin;
+    activate(s.gate.row(i) + begin, s.up.row(i) + begin, n, out);
+    if (s.quantized.data != nullptr) quantize_piece(context, out, s.out, i, begin, n, s.quantized);
   });
 }
 
