@@ -34,6 +34,8 @@ Result<WeightBinding> WeightBinding::bind(const Program& program, const GgufFile
     binding.views_.push_back(
         matrix->bytes.subspan(before, packed_bytes(info.dtype, info.shape.rows(), info.shape.columns())));
   }
+  // Nothing of the file is needed any more, and with large pages a vector here and there has mapped much of it.
+  for (const GgufTensor& tensor : file.tensors()) file.release(tensor.data);
   return binding;
 }
 
@@ -58,8 +60,6 @@ std::span<const std::byte> WeightBinding::transposed(const WeightInfo& info, DTy
 
 Result<std::span<const std::byte>> WeightBinding::vector(const GgufTensor& tensor) {
   const DType dtype = *tensor.dtype;
-  const bool aligned = reinterpret_cast<uintptr_t>(tensor.data.data()) % alignof(float) == 0;
-  if (dtype == DType::f32 && aligned) return tensor.data;
   const auto n = static_cast<size_t>(tensor.shape.elements());
   auto owned = std::make_unique<float[]>(n);
   for (size_t i = 0; i < n; ++i) {
