@@ -2,23 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs clang-tidy over the sources of a build, skipping those that passed before and did not change since.
 
-A source is remembered by the hash of itself, of the headers of src/ that it includes, of its compile command and of .clang-tidy, the
-project's and its folder's, so a change of one header checks again exactly the files that see it. Exits with 1 if clang-tidy found
-anything.
+A source is remembered by the hash of itself, of the headers of src/ that it includes, of its compile command, of the program's version
+and of .clang-tidy, the project's and its folder's, so a change of one header checks again exactly the files that see it. What passed is
+remembered for every checkout of this user, in XDG_CACHE_HOME/nanomind-dev/tidy, and forgotten a month after its last use. Exits with 1
+if clang-tidy found anything.
 """
 import argparse
 import concurrent.futures
 import functools
 import hashlib
 import json
+import os
 import pathlib
 import re
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
 CLANG_TIDY = "clang-tidy-19"
+PASSED = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "nanomind-dev" / "tidy"
+MONTH = 30 * 24 * 3600  # seconds
 
 
 @functools.cache
@@ -35,12 +40,23 @@ def fingerprint(path, command):
         if current not in seen:
             seen.add(current)
             waiting += included_by(current)
-    digest = hashlib.sha256(command.encode() + (ROOT / ".clang-tidy").read_bytes())
+    digest = hashlib.sha256(command.replace(str(ROOT), "").encode() + version() + (ROOT / ".clang-tidy").read_bytes())
     folder = path.parent / ".clang-tidy"
     digest.update(folder.read_bytes() if folder.exists() else b"")
     for file in sorted(seen):
-        digest.update(str(file).encode() + file.read_bytes())
+        digest.update(str(file.relative_to(ROOT)).encode() + file.read_bytes())
     return digest.hexdigest()
+
+
+@functools.cache
+def version():
+    return subprocess.run([CLANG_TIDY, "--version"], capture_output=True, check=True).stdout
+
+
+def forget_old():
+    for mark in PASSED.iterdir():
+        if time.time() - mark.stat().st_mtime > MONTH:
+            mark.unlink(missing_ok=True)
 
 
 def run_tidy(build, path):
@@ -58,20 +74,21 @@ def main():
     build = pathlib.Path(arguments.build)
     commands = {pathlib.Path(c["file"]): c["command"] for c in json.loads((build / "compile_commands.json").read_text())}
     wanted = {pathlib.Path(name).resolve() for name in arguments.files} or set(commands)
-    cache = build / "tidy.cache"
-    passed = set(cache.read_text().split()) if cache.exists() else set()
+    PASSED.mkdir(parents=True, exist_ok=True)
+    forget_old()
     prints = {path: fingerprint(path, commands[path]) for path in sorted(wanted & set(commands)) if SRC in path.parents}
-    changed = [path for path, mark in prints.items() if mark not in passed]
+    marks = {path: PASSED / mark for path, mark in prints.items()}
+    changed = [path for path, mark in marks.items() if not mark.exists()]
 
     failures = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         for path, (ok, output) in zip(changed, pool.map(functools.partial(run_tidy, build), changed)):
-            if ok:
-                passed.add(prints[path])
-            else:
+            if not ok:
                 failures += 1
                 print(output.strip())
-    cache.write_text("\n".join(sorted(passed & set(prints.values()))))
+                marks[path] = None
+    for mark in filter(None, marks.values()):
+        mark.touch()
     print(f"tidy: {len(prints)} files, {len(changed)} checked, {failures} with findings")
     return 1 if failures else 0
 
