@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program's weights are bound to: packed matrices, and vectors as floats, which are copied here, as matrices that
-// the file holds transposed are.
+// What a program's weights are bound to: packed matrices, and vectors as floats, which are copied here, as matrices
+// that the file holds transposed are.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ namespace nanomind {
 
 class WeightBinding {
  public:
-  // Packed weights outlive the result; the file's pages are let go of. Errors: corrupt, unsupported (a vector of a type that is not plain).
+  // Packed weights outlive the result; the file's pages are let go of. Errors: corrupt, unsupported (a vector of a type
+  // that is not plain).
   static Result<WeightBinding> bind(const Program& program, const GgufFile& file, const PackedWeights& packed);
   // Parallel to Program::weights, as CompileOptions wants them.
   std::span<const std::span<const std::byte>> views() const { return views_; }
