@@ -59,6 +59,7 @@ struct Piece {
   const PackedEntry* entry;
   uint64_t first;
   uint64_t count;
+  uint64_t padding = 0;  // zeros after the entry's last piece, up to the next entry
 };
 
 std::vector<Piece> pieces_of(std::span<const PackedEntry> entries) {
@@ -72,6 +73,7 @@ std::vector<Piece> pieces_of(std::span<const PackedEntry> entries) {
       step = std::max<uint64_t>(1, kPieceBytes / group);
     }
     for (uint64_t first = 0; first < units; first += step) pieces.push_back({&e, first, std::min(step, units - first)});
+    if (units > 0 && &e != &entries.back()) pieces.back().padding = (&e + 1)->offset - (e.offset + e.bytes);
   }
   return pieces;
 }
@@ -91,6 +93,7 @@ std::pair<uint64_t, uint64_t> source_range(const Piece& piece) {
 
 Result<void> pack_piece(const GgufFile& gguf, const Piece& piece, const WritePiece& write) {
   const PackedEntry& e = *piece.entry;
+  if (piece.padding > 0) TRY(write(e.offset + e.bytes, std::vector<std::byte>(piece.padding)));
   const auto [offset, size] = source_range(piece);
   const auto source = gguf.bytes().subspan(offset, size);
   if (!e.is_matrix()) return write(e.offset + piece.first, source);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "format/block_writer.h"
 #include "tensor/packed.h"
 
 namespace nanomind {
@@ -136,9 +137,13 @@ Result<PackedWeights> pack_to_side_file(const SideFile& side, const PackOptions&
 
   tell(options, LogLevel::info, "Packing " + side.source.string() + " once; later loads take milliseconds.");
   AtomicFile file = TRY(AtomicFile::create(side.path));
-  TRY(file.reserve(image_bytes(side.entries)));
+  const uint64_t bytes = image_bytes(side.entries);
+  TRY(file.reserve(bytes));
+  BlockWriter blocks(bytes,
+                     [&](uint64_t offset, std::span<const std::byte> block) { return file.write_at(offset, block); });
   TRY(build_image(side.gguf, side.entries, side.header, options.pool,
-                  [&](uint64_t offset, std::span<const std::byte> piece) { return file.write_at(offset, piece); }));
+                  [&](uint64_t offset, std::span<const std::byte> piece) { return blocks.put(offset, piece); }));
+  TRY(blocks.finish());
   TRY(file.commit());
   return open_side_file(side);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed of the kernels as a share of what this machine can do, both measured in the same run: one activation row
-// against a plain read of memory, eight rows against byte dot products from registers (an activation has two planes,
-// and both count). The table is the widest, or the one named by NANOMIND_ISA. Weights take 512 MiB per thread, more
-// than any cache.
+// against a plain read of memory, more rows against the products from registers that the ISA's matmuls are made of (an
+// activation has two planes there, and both count). The table is the widest, or the one named by NANOMIND_ISA. Weights
+// take 512 MiB per thread, more than any cache. bench/kernels.py makes a table of what this prints.
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 
@@ -85,12 +85,11 @@ double read_bandwidth() {
 
 // Operations per second of one thread in the products that matmuls are made of, the best of a few runs.
 double measure_peak() {
-  static const KernelTable table = *select_kernels("");
   constexpr int64_t kRounds = 1 << 20;
   double best = 0;
   for (int run = 0; run < 5; ++run) {
     const auto start = std::chrono::steady_clock::now();
-    const double operations = table.peak(kRounds);
+    const double operations = table().peak(kRounds);
     best = std::max(best, operations / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   return best;
