@@ -26,9 +26,11 @@ import statistics
 import subprocess
 import sys
 
+import marked
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONTEXT = 2048  # tokens, where memory is measured
-MARKERS = "<!-- peer -->", "<!-- /peer -->"
+MARKED = "peer"
 COLUMNS_KEPT = 4
 
 
@@ -131,12 +133,8 @@ def compare_memory(options, peer, model):
 
 def write_table(path, title, cells):
     """Adds `cells`, {(model, what): text}, as a column. Of the columns that are there the last ones are kept."""
-    text = pathlib.Path(path).read_text()
-    if not all(marker in text for marker in MARKERS):
-        sys.exit(f"{path} lacks the markers {MARKERS[0]} and {MARKERS[1]}")
-    before, rest = text.split(MARKERS[0], 1)
-    table, after = rest.split(MARKERS[1], 1)
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")]
+    table = [line for line in marked.read(path, MARKED) if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     titles = rows[0][2:] if rows else []
     columns = {name: {(row[0], row[1]): row[2 + i] for row in rows[2:]} for i, name in enumerate(titles)}
     columns.pop(title, None)
@@ -145,7 +143,7 @@ def write_table(path, title, cells):
     keys = list(dict.fromkeys(key for name in names for key in columns[name]))
     lines = ["| model | what | " + " | ".join(names) + " |", "|---|---|" + "--:|" * len(names)]
     lines += [f"| {key[0]} | {key[1]} | " + " | ".join(columns[name].get(key, "") for name in names) + " |" for key in keys]
-    pathlib.Path(path).write_text(before + MARKERS[0] + "\n" + "\n".join(lines) + "\n" + MARKERS[1] + after)
+    marked.write(path, MARKED, lines)
 
 
 def main():

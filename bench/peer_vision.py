@@ -28,9 +28,9 @@ import subprocess
 import sys
 import tempfile
 
+import marked
 import peer
 
-MARKERS = "<!-- peer vision -->", "<!-- /peer vision -->"
 CONTEXT = 8192  # tokens: what ours takes where it is not told
 QUESTION = "What is in the picture?"
 
@@ -123,15 +123,10 @@ def compare_cpu(options, program, vision):
 
 
 def write_table(path, rows):
-    text = pathlib.Path(path).read_text()
-    if not all(marker in text for marker in MARKERS):
-        sys.exit(f"{path} lacks the markers {MARKERS[0]} and {MARKERS[1]}")
     titles = ["file", "tiles", "encode", "first token", "share", "MB"]
     lines = ["| " + " | ".join(cells) + " |" for cells in (titles, *rows)]
     lines.insert(1, "|---|---|" + "--:|" * (len(titles) - 2))
-    before, rest = text.split(MARKERS[0], 1)
-    after = rest.split(MARKERS[1], 1)[1]
-    pathlib.Path(path).write_text(before + MARKERS[0] + "\n" + "\n".join(lines) + "\n" + MARKERS[1] + after)
+    marked.write(path, "peer vision", lines)
 
 
 def main():
