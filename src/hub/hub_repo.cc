@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -25,17 +26,6 @@ std::string lower(std::string_view text) {
 }
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
-// GGUF files that go with a model but are none.
-bool is_model_file(std::string_view path) {
-  const std::string name = lower(base_name(path));
-  if (!name.ends_with(".gguf")) return false;
-  if (is_vision_file(path)) return false;
-  for (const std::string_view other : {"imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"}) {
-    if (name.find(other) != std::string::npos) return false;
-  }
-  return true;
-}
 
 // The quantisation as a word of its own: "Q4_K" must not match "Q4_K_M", "F16" must not match "BF16".
 bool has_quant(std::string_view path, std::string_view quant) {
@@ -107,17 +97,37 @@ std::optional<HubFile> choose_vision(const HubFile& model, const std::vector<Hub
 
 }  // namespace
 
-Result<HubChoice> choose_hub_files(std::string_view listing_json, const HubName& name) {
-  const auto listing = parse_json(listing_json);
-  if (!listing || !listing->is_array()) {
-    return fail(ErrorCode::network, fmt::format("The hub's list of files of {} cannot be read.", name.repo));
+bool is_model_file(std::string_view path) {
+  const std::string name = lower(base_name(path));
+  if (!name.ends_with(".gguf")) return false;
+  if (is_vision_file(path)) return false;
+  for (const std::string_view other : {"imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"}) {
+    if (name.find(other) != std::string::npos) return false;
   }
-  std::vector<HubFile> files, vision_files;
+  return true;
+}
+
+Result<std::vector<HubFile>> parse_hub_listing(std::string_view listing_json, std::string_view repo) {
+  const auto listing = parse_json(listing_json);
+  if (!listing || !listing->is_array())
+    return fail(ErrorCode::network, fmt::format("The hub's list of files of {} cannot be read.", repo));
+  std::vector<HubFile> files;
   for (const Json& item : *listing) {
     const auto path = json_text(item, "path");
     if (!path || json_text(item, "type").value_or("file") != "file" || !is_safe_path(*path)) continue;
-    const bool sees = is_vision_file(*path);
-    if (sees || is_model_file(*path)) (sees ? vision_files : files).push_back(parse_hub_file(item, *path));
+    files.push_back(parse_hub_file(item, *path));
+  }
+  return files;
+}
+
+Result<HubChoice> choose_hub_files(std::string_view listing_json, const HubName& name) {
+  std::vector<HubFile> files, vision_files;
+  for (HubFile& file : TRY(parse_hub_listing(listing_json, name.repo))) {
+    if (is_vision_file(file.path)) {
+      vision_files.push_back(std::move(file));
+    } else if (is_model_file(file.path)) {
+      files.push_back(std::move(file));
+    }
   }
   const HubFile* file = choose(files, name.quant);
   if (!file) {
@@ -140,12 +150,12 @@ Result<HubChoice> choose_hub_files(std::string_view listing_json, const HubName&
   return HubChoice{.model = *file, .vision = choose_vision(*file, files, vision_files)};
 }
 
-Result<HubChoice> find_hub_files(const HttpClient& http, const HubOptions& hub, const HubName& name,
-                                 std::stop_token stop) {
-  const HttpRequest request{.url = fmt::format("{}/api/models/{}/tree/main?recursive=true", without_slash(hub.endpoint),
-                                               escape_path(name.repo)),
+Result<std::string> list_hub_files(const HttpClient& http, const HubOptions& hub, std::string_view repo,
+                                   std::string_view revision, std::stop_token stop) {
+  const HttpRequest request{.url = fmt::format("{}/api/models/{}/tree/{}?recursive=true", without_slash(hub.endpoint),
+                                               escape_path(repo), escape_path(revision)),
                             .token = hub.token};
-  return choose_hub_files(TRY(http.get_text(request, kListingLimit, stop)), name);
+  return http.get_text(request, kListingLimit, stop);
 }
 
 std::string hub_file_url(std::string_view endpoint, std::string_view repo, std::string_view revision,

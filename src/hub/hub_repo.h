@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "hub/http.h"
@@ -32,9 +33,15 @@ struct HubChoice {
   std::optional<HubFile> vision;  // what makes it see, if the repository has it
 };
 
-// Asks the hub for the repository's files and chooses.
-Result<HubChoice> find_hub_files(const HttpClient& http, const HubOptions& hub, const HubName& name,
-                                 std::stop_token stop);
+// The hub's JSON listing of a repository's files at a revision.
+Result<std::string> list_hub_files(const HttpClient& http, const HubOptions& hub, std::string_view repo,
+                                   std::string_view revision, std::stop_token stop);
+
+// Its files, but for those whose path leads elsewhere. Errors: network for a listing that is none.
+Result<std::vector<HubFile>> parse_hub_listing(std::string_view listing_json, std::string_view repo);
+
+// Whether a file of this path is a model: GGUF, and none of what goes with some.
+bool is_model_file(std::string_view path);
 
 // Chooses from the JSON listing: the wanted quantisation or file; without one Q4_K_M, then Q8_0, then the first model.
 // Vision files, importance matrices and draft heads are not models; which vision file goes with the model is told by

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "hub/checkpoint_repo.h"
 #include "hub/fetch.h"
 #include "hub/local_file.h"
 #include "hub/partial_file.h"
@@ -283,8 +284,11 @@ Result<PulledModel> pull_hub(const HubName& name, const Store& store, const Pull
     if (sees) return PulledModel{*std::move(present), true};
   }
   const HttpClient http(options.http);
-  const HubChoice choice = TRY(find_hub_files(http, options.hub, name, options.stop));
-  return pull_files(hub_targets(name, choice), VisionOf::file, store, options);
+  const std::string listing = TRY(list_hub_files(http, options.hub, name.repo, "main", options.stop));
+  const ModelTargets targets = lists_checkpoint(listing)
+                                   ? checkpoint_targets(name, TRY(checkpoint_source(listing, name)))
+                                   : hub_targets(name, TRY(choose_hub_files(listing, name)));
+  return pull_files(targets, VisionOf::file, store, options);
 }
 
 struct Release {
@@ -318,7 +322,9 @@ Result<std::optional<StoredModel>> find_stored(const ModelName& name, const Cata
     if (const CatalogEntry* entry = catalog.find(short_name->name)) {
       model->name = entry->name;
       model->vision = entry->vision ? store.path_of(entry->vision->file) : fs::path();
-      if (entry->vision && (fs::file_size(model->vision, error) != entry->vision->bytes || error)) return std::nullopt;
+      if (!entry->vision) return model;
+      const uint64_t bytes = fs::file_size(model->vision, error);
+      if (error || (entry->vision->bytes != 0 && bytes != entry->vision->bytes)) return std::nullopt;
       return model;
     }
   }

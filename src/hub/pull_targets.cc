@@ -9,6 +9,7 @@
 
 #include "base/sha256.h"
 #include "format/gguf_split.h"
+#include "hub/checkpoint_repo.h"
 #include "hub/http_url.h"
 
 namespace nanomind {
@@ -41,6 +42,7 @@ PullTarget hub_target(const HubName& name, const HubFile& file) {
 // The vision file is fetched after the model.
 ModelTargets pair(PullTarget model, PullTarget vision) {
   model.more_bytes = vision.bytes;
+  model.vision = vision.file;
   return {.model = std::move(model), .vision = std::move(vision)};
 }
 
@@ -67,6 +69,16 @@ ModelTargets hub_targets(const HubName& name, const HubChoice& choice) {
   PullTarget model = hub_target(name, choice.model);
   if (!choice.vision) return {.model = std::move(model), .vision = {}};
   return pair(std::move(model), hub_target(name, *choice.vision));
+}
+
+ModelTargets checkpoint_targets(const HubName& name, const CheckpointSource& source) {
+  const HubFile converted{.path = fmt::format("{}-{}.gguf", source.title, traits(source.dtype).name)};
+  PullTarget model = hub_target(name, converted);
+  model.sources = {source};
+  if (!sees(source.files)) return {.model = std::move(model), .vision = {}};
+  PullTarget vision = model;
+  vision.file = safe_file_name("mmproj-" + model.file);
+  return pair(std::move(model), std::move(vision));
 }
 
 PullTarget url_target(const UrlName& name) {

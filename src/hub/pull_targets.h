@@ -18,6 +18,8 @@ struct ModelTargets {
 
 ModelTargets catalog_targets(const CatalogEntry& entry);
 ModelTargets hub_targets(const HubName& name, const HubChoice& choice);
+// Of a repository without GGUF files: both halves of what is converted.
+ModelTargets checkpoint_targets(const HubName& name, const CheckpointSource& source);
 PullTarget url_target(const UrlName& name);
 PullTarget path_target(const PathName& name);
 // Of the vision file beside a file of this machine that was taken in as `model`.
