@@ -83,12 +83,14 @@ def main():
     failures = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         for path, (ok, output) in zip(changed, pool.map(functools.partial(run_tidy, build), changed)):
-            if not ok:
+            if ok:
+                marks[path].touch()
+            else:
                 failures += 1
                 print(output.strip())
-                marks[path] = None
-    for mark in filter(None, marks.values()):
-        mark.touch()
+    for mark in marks.values():  # those of earlier runs are in use
+        if mark.exists():
+            mark.touch()
     print(f"tidy: {len(prints)} files, {len(changed)} checked, {failures} with findings")
     return 1 if failures else 0
 
