@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a Program into instructions: checks weights, groups products of the same input, decides where activations are
-// quantised (in the instruction that makes them, where there is one), and lays out the arena.
+// Turns a Program into instructions with resolved pointers: checks that it can run, then goes from its schedule and its
+// layout to one instruction for each node.
 #pragma once
 
 #include <array>

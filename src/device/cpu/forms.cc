@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "device/cpu/nodes.h"
+
 namespace nanomind::cpu {
 namespace {
 
@@ -46,7 +48,7 @@ FormChooser::FormChooser(const Program& program, const CompileOptions& options, 
   }
 }
 
-Form FormChooser::choose(ValueId id, const Node& products) const {
+Form FormChooser::choose(ValueId id, Products products) const {
   Form form{.only = !read_as_floats_.contains(id)};
   for (const Op* op : products) {
     form.units |= int_weight(dtype_of(*op)).has_value();
@@ -66,7 +68,7 @@ DType FormChooser::dtype_of(const Op& product) const {
 }
 
 // Whether all products but those of floats, which read float rows as well, can go by `gemm`, and any does.
-bool FormChooser::serves(const GemmKernels& gemm, const Node& products) const {
+bool FormChooser::serves(const GemmKernels& gemm, Products products) const {
   const auto served = [&](const Op* op) { return multiply_many(gemm, dtype_of(*op)) != nullptr; };
   const auto fine = [&](const Op* op) { return dtype_of(*op) == DType::f32 || served(op); };
   return std::ranges::all_of(products, fine) && std::ranges::any_of(products, served);

@@ -6,9 +6,10 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "device/cpu/instructions.h"
-#include "device/cpu/nodes.h"
+#include "ops/program.h"
 
 namespace nanomind::cpu {
 
@@ -19,15 +20,17 @@ struct Form {
   bool units = false;  // any integer product reads the value
   bool only = true;    // nothing reads its floats
   const GemmKernels* many = nullptr;
-  size_t slot = 0;  // of the compiler's buffers
 };
+
+// All products of one value; each is an op::MatMul.
+using Products = std::span<const Op* const>;
 
 class FormChooser {
  public:
   FormChooser(const Program& program, const CompileOptions& options, const KernelTable& kernels);
 
   // What the products of a value read besides its floats.
-  Form choose(ValueId id, const Node& products) const;
+  Form choose(ValueId id, Products products) const;
 
   // The function of `gemm` for weights of a type, or null. Float weights are kept as such for their accuracy: products
   // of 32-bit ones always stay in floats, those of 16-bit ones with PromptPrecision::high.
@@ -48,7 +51,7 @@ class FormChooser {
  private:
   const ValueInfo& value(ValueId id) const { return program_.values[static_cast<size_t>(id)]; }
   DType dtype_of(const Op& product) const;
-  bool serves(const GemmKernels& gemm, const Node& products) const;
+  bool serves(const GemmKernels& gemm, Products products) const;
   bool may_be_fast(ValueId id) const;
   bool reads_pictures() const;
   bool has_integer_products() const;
