@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole small programs on the CPU device against the reference interpreter on the same dequantised weights: every
-// weight type, whole prompts, chunks, single steps, several sequences in one step; bad steps are refused; the simulated
-// device's faults.
+// weight type, whole prompts, chunks, single steps, several sequences in one step; bad steps are refused.
 #include "device/device.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +9,6 @@
 #include <map>
 
 #include "device/registry.h"
-#include "device/sim/sim_device.h"
 #include "kernels/cpu/select.h"
 #include "ops/recorder.h"
 #include "ops/reference/interpreter.h"
@@ -372,30 +370,6 @@ TEST(Device, UnknownNamesListTheKnownOnes) {
   const auto isa = open_device("cpu", {.threads = 1, .isa = "mmx"});
   ASSERT_FALSE(isa);
   EXPECT_NE(isa.error().message.find("scalar"), std::string::npos);
-}
-
-TEST(SimDevice, ScriptsTimeAndFaultsAndRecovers) {
-  const SmallModel model(DType::q8_0);
-  ScriptedClock clock;
-  SimScript script{.step_ns = 1000, .token_ns = 10, .faults = {}};
-  script.faults.push_back({.at = SimFault::At::allocate, .call = 1, .error = {ErrorCode::out_of_memory, "No memory."}});
-  script.faults.push_back({.at = SimFault::At::run, .call = 1, .error = {ErrorCode::io, "The device was lost."}});
-  const auto device = simulate(std::move(*open_device("cpu", {.threads = 1, .isa = ""})), script, &clock);
-  EXPECT_EQ(device->info().name, "sim:cpu");
-  const auto executable =
-      std::move(*device->compile(model.program, {.weights = model.views, .max_tokens = 4, .max_outputs = 1}));
-  const auto cache = std::move(*device->allocate(executable->kv_block_bytes()));
-  EXPECT_FALSE(device->allocate(64));
-  const std::vector<int32_t> block{0}, ids{1, 2, 3}, row{2};
-  const SequenceRows rows{.blocks = block, .past = 0, .rows = 3};
-  const Step step{.tokens = ids, .sequences = {&rows, 1}, .outputs = row, .kv_cache = cache.get()};
-  ASSERT_TRUE(executable->run(step));
-  EXPECT_EQ(clock.now_ns(), 1030);
-  const auto lost = executable->run(step);
-  ASSERT_FALSE(lost);
-  EXPECT_EQ(lost.error().message, "The device was lost.");
-  EXPECT_TRUE(executable->run(step));
-  EXPECT_EQ(clock.now_ns(), 2060);
 }
 
 }  // namespace
