@@ -44,8 +44,9 @@ DType at_least(DType a, DType b) { return bits(a) >= bits(b) ? a : b; }
 bool stays(const GgufTensor& tensor) {
   constexpr std::string_view kWhole[] = {"token_types.weight", "cls.weight", "cls.output.weight",
                                          "mm.input_projection.weight"};  // which is stored turned around
-  constexpr std::string_view kParts[] = {"norm",   "ffn_gate_inp",  "ssm_conv1d", "shortconv.conv",
-                                         "rope_f", "position_embd", "patch_embd"};
+  constexpr std::string_view kParts[] = {"norm",   "ffn_gate_inp",        "ssm_conv1d", "shortconv.conv",
+                                         "rope_f", "position_embd",       "patch_embd", "altup",
+                                         "laurel", "per_layer_model_proj"};
   if (tensor.shape.rank < 2 || !tensor.name.ends_with(".weight")) return true;
   if (std::ranges::find(kWhole, tensor.name) != std::end(kWhole)) return true;
   return std::ranges::any_of(kParts, [&](std::string_view part) { return tensor.name.contains(part); });
@@ -92,7 +93,6 @@ DType mixed_value(const Mix& mix, int64_t layer, const Facts& facts) {
 }
 
 DType for_value(const Mix& mix, int64_t layer, const Facts& facts) {
-  if (facts.experts == 8) return DType::q8_0;  // which is next to nothing beside the experts
   const DType dtype = mixed_value(mix, layer, facts);
   const bool is_large = facts.layers == 80 && facts.sharing > 1;
   return is_large && (dtype == DType::q3_k || dtype == DType::q4_k) ? DType::q5_k : dtype;
@@ -115,12 +115,6 @@ DType for_down(const Mix& mix, int64_t layer, int64_t layers) {
   return mix.base;
 }
 
-DType for_joined(const Mix& mix) {
-  if (mix.base == DType::q3_k && mix.size != MixSize::small) return DType::q4_k;
-  if (mix.size != MixSize::medium) return mix.base;
-  return mix.base == DType::q4_k ? DType::q5_k : mix.base == DType::q5_k ? DType::q6_k : mix.base;
-}
-
 DType for_output(const Mix& mix, const Facts& facts) {
   if (facts.experts == 8 && mix.base != DType::q5_k && mix.size != MixSize::large) return DType::q5_k;
   if (mix.base == DType::q2_k && mix.size == MixSize::medium) return DType::q3_k;
@@ -130,13 +124,14 @@ DType for_output(const Mix& mix, const Facts& facts) {
 
 DType from_mix(const Mix& mix, const GgufTensor& tensor, const Facts& facts) {
   const std::string_view name = tensor.name;
+  const bool is_value = name.contains(".attn_v.") || name.contains(".attn_qkv.");  // joined: by its weightiest part
+  if (facts.experts == 8 && mix.base != DType::mxfp4 && (is_value || name.contains(".attn_k.")))
+    return at_least(mix.base, DType::q8_0);  // which is next to nothing beside the experts
   if (mix.size == MixSize::plain) return mix.base;
   if (mix.base == DType::mxfp4) return tensor.shape.rank > 2 ? mix.base : DType::q8_0;
   const int64_t layer = layer_of(name);
-  if (name.contains(".attn_v.")) return for_value(mix, layer, facts);
-  if (name.contains(".attn_k.") && facts.experts == 8) return DType::q8_0;
+  if (is_value) return for_value(mix, layer, facts);
   if (name.contains(".ffn_down")) return for_down(mix, layer, facts.layers);
-  if (name.contains(".attn_qkv.")) return for_joined(mix);
   if (name.contains(".attn_output.")) return for_output(mix, facts);
   return mix.base;
 }
@@ -234,6 +229,7 @@ Result<std::vector<std::optional<DType>>> choose_types(const GgufFile& file, con
   const bool is_tied = file.tensor("output.weight") == nullptr;
   const std::string_view architecture = file.get_string("general.architecture").value_or("");
   const bool is_encoder = !file.get_bool(fmt::format("{}.attention.causal", architecture)).value_or(true);
+  const bool is_pure = choice.head_default == HeadDefault::as_others;
   const Facts facts = facts_of(file, architecture);
   const DType least_head =
       choice.mix.base == DType::mxfp4 && choice.mix.size != MixSize::plain ? DType::q8_0 : DType::q6_k;
@@ -243,8 +239,10 @@ Result<std::vector<std::optional<DType>>> choose_types(const GgufFile& file, con
     if (stays(tensor)) continue;
     const bool is_table = tensor.name == "token_embd.weight";
     const bool is_head = tensor.name == "output.weight" || (is_table && is_tied && !is_encoder);
-    DType dtype = from_mix(choice.mix, tensor, facts);
-    if (is_head && choice.head_default == HeadDefault::finer) dtype = at_least(dtype, least_head);
+    // Files without a head of their own have finer tables, be they heads or not.
+    const bool is_fine = is_head || (is_tied && (is_table || tensor.name == "per_layer_token_embd.weight"));
+    DType dtype = is_pure ? choice.mix.base : from_mix(choice.mix, tensor, facts);
+    if (is_fine && !is_pure) dtype = at_least(dtype, least_head);
     if (is_table && choice.embedding) dtype = *choice.embedding;
     if (is_head && choice.head) dtype = *choice.head;
     if (const auto ruled = TRY(patterns.find(tensor.name))) dtype = *ruled;

@@ -15,7 +15,8 @@
 
 namespace nanomind {
 
-// "q4_k_m" and the like: what most matrices get, and how much more the others. Plain: all get the same.
+// "q4_k_m" and the like: what most matrices get, and how much more the others. Plain: all but the head get the same
+// (and but keys and values beside eight experts).
 enum class MixSize { plain, small, medium, large };
 struct Mix {
   DType base = DType::q8_0;
@@ -36,8 +37,8 @@ struct TypeRule {
 };
 
 enum class HeadDefault {
-  finer,  // Q6_K, or more if the mix is
-  as_others,
+  finer,      // Q6_K, or more if the mix is; tables of tokens too, where the head is one or there is none
+  as_others,  // every matrix has the type of the mix's base
 };
 
 struct TypeChoice {
@@ -49,8 +50,8 @@ struct TypeChoice {
 };
 
 // The type of each tensor of `file`, in its order; nothing for those that stay as they are: vectors, routers, tables of
-// positions, small convolutions, and of vision files the first filters. Rows that do not divide into blocks get the
-// nearest type of more bits that does. Errors: a pattern that is no expression.
+// positions, small convolutions, what is small of Gemma 3n, and of vision files the first filters. Rows that do not
+// divide into blocks get the nearest type of more bits that does. Errors: a pattern that is no expression.
 Result<std::vector<std::optional<DType>>> choose_types(const GgufFile& file, const TypeChoice& choice);
 
 }  // namespace nanomind

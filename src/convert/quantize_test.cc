@@ -234,6 +234,50 @@ TEST_F(QuantizeFile, KnowsTheMixes) {
   EXPECT_EQ(type_of("output.weight"), "Q2_K");
 }
 
+// Where the usual tools spend more bits than the name says: tables of files without a head, joined queries, keys and
+// values as values alone, keys and values beside eight experts.
+TEST_F(QuantizeFile, SparesWhatTheUsualToolsSpare) {
+  GgufTestWriter w;
+  w.add("general.architecture", "bert").add("bert.attention.causal", false).add("bert.block_count", uint32_t{8});
+  w.add_floats("token_embd.weight", {2, 96}, normal(192, 1));
+  w.add_floats("blk.0.attn_qkv.weight", {2, 256}, normal(512, 2));
+  w.add_floats("blk.1.attn_qkv.weight", {2, 256}, normal(512, 2));
+  ASSERT_TRUE(w.write(source()));
+  ASSERT_TRUE(quantize({.mix = *parse_mix("q4_k_m")}));
+  EXPECT_EQ(type_of("token_embd.weight"), "Q8_0");
+  EXPECT_EQ(type_of("blk.0.attn_qkv.weight"), "Q6_K");
+  EXPECT_EQ(type_of("blk.1.attn_qkv.weight"), "Q4_K");
+  ASSERT_TRUE(quantize({.mix = *parse_mix("q4_0"), .embedding = DType::q5_0}));
+  EXPECT_EQ(type_of("token_embd.weight"), "Q5_0");
+  ASSERT_TRUE(quantize({.mix = *parse_mix("q4_0"), .head_default = HeadDefault::as_others}));
+  EXPECT_EQ(type_of("token_embd.weight"), "Q4_0");
+
+  GgufTestWriter n;
+  n.add("general.architecture", "gemma3n").add("gemma3n.block_count", uint32_t{8});
+  for (const char* name : {"token_embd.weight", "per_layer_token_embd.weight", "per_layer_model_proj.weight",
+                           "altup_proj.weight", "blk.0.laurel_l.weight", "blk.0.proj.weight"})
+    n.add_floats(name, {2, 256}, normal(512, 1));
+  ASSERT_TRUE(n.write(source()));
+  ASSERT_TRUE(quantize({.mix = *parse_mix("q4_0")}));
+  for (const char* name : {"token_embd.weight", "per_layer_token_embd.weight"}) EXPECT_EQ(type_of(name), "Q6_K");
+  for (const char* name : {"per_layer_model_proj.weight", "altup_proj.weight", "blk.0.laurel_l.weight"})
+    EXPECT_EQ(type_of(name), "F32") << name;
+  EXPECT_EQ(type_of("blk.0.proj.weight"), "Q4_0");
+
+  GgufTestWriter x;
+  x.add("general.architecture", "llama").add("llama.block_count", uint32_t{8}).add("llama.expert_count", uint32_t{8});
+  for (const char* name : {"attn_q", "attn_k", "attn_v"})
+    x.add_floats(std::string("blk.1.") + name + ".weight", {2, 256}, normal(512, 1));
+  ASSERT_TRUE(x.write(source()));
+  for (const char* mix : {"q4_0", "q4_k_s"}) {
+    ASSERT_TRUE(quantize({.mix = *parse_mix(mix)}));
+    for (const char* name : {"blk.1.attn_k.weight", "blk.1.attn_v.weight"}) EXPECT_EQ(type_of(name), "Q8_0") << mix;
+    EXPECT_NE(type_of("blk.1.attn_q.weight"), "Q8_0") << mix;
+  }
+  ASSERT_TRUE(quantize({.mix = *parse_mix("q4_0"), .head_default = HeadDefault::as_others}));
+  EXPECT_EQ(type_of("blk.1.attn_v.weight"), "Q4_0");
+}
+
 // `progress` is called after every tensor, and with this every tensor is kept.
 TEST_F(QuantizeFile, GoesOnAfterAKill) {
   const TypeChoice choice{.mix = *parse_mix("q4_0")};
