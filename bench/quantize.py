@@ -185,6 +185,7 @@ def many_sources(options, scratch):
         for type_name, rows in losses.items():
             rows.append(bench.losses(type_name))
             print(f"seed {seed} {type_name}: dlnP, KL of ours, of the peer's", *(f"{part:.5f}" for part in rows[-1]), flush=True)
+        bench.remove(source)
     for type_name, rows in losses.items():
         yield pooled(type_name, numpy.array(rows))
 
