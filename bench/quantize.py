@@ -37,6 +37,7 @@ import numpy
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tools" / "golden"))
 import kl  # noqa: E402  (of tools/golden)
+import marked  # noqa: E402
 FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k_s": 11, "q3_k_m": 12,
               "q3_k_l": 13, "q4_k_s": 14, "q4_k_m": 15, "q5_k_s": 16, "q5_k_m": 17, "q6_k": 18, "q2_k_s": 21, "iq4_nl": 25, "iq4_xs": 30,
               "bf16": 32, "mxfp4_moe": 38}  # of llama.h
@@ -203,15 +204,6 @@ def pooled(type_name, rows):
             f"{ratio:+.1f} ± {ratio_error:.1f}"], wrong
 
 
-def write_table(path, name, lines):
-    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    text = pathlib.Path(path).read_text()
-    if begin not in text or end not in text:
-        sys.exit(f"{path} lacks the markers {begin} and {end}")
-    before, rest = text.split(begin, 1)
-    pathlib.Path(path).write_text(before + begin + "\n" + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1])
-
-
 def main():
     if sys.argv[1:2] == ["--as-peer"]:
         peer_main(*sys.argv[2:])
@@ -240,7 +232,7 @@ def main():
             print(lines[-1], "WRONG: " + ", ".join(wrong) if wrong else "", flush=True)
             failed |= bool(wrong)
     if options.write:
-        write_table(options.write, pathlib.Path(options.source).stem + (" pure" if options.pure else " mixes") + (" seeds" if options.seeds else ""), lines)
+        marked.write(options.write, pathlib.Path(options.source).stem + (" pure" if options.pure else " mixes") + (" seeds" if options.seeds else ""), lines)
     sys.exit(1 if failed else 0)
 
 
