@@ -4,9 +4,7 @@
 // that allocates nothing.
 #include "runtime/engine.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -14,8 +12,8 @@
 #include <new>
 
 #include "runtime/sampler.h"
+#include "runtime/test_engine.h"
 #include "tests/support/difference.h"
-#include "tests/support/golden.h"
 #include "text/utf8.h"
 
 namespace {
@@ -44,32 +42,7 @@ namespace {
 // many logits, where int8 activations move them by 0.3 to 0.6 (tolerance_int8_activations of the golden files).
 constexpr float kTolerance = 0.02F;
 
-class EngineTest : public ::testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / ("nanomind-engine-test-" + std::to_string(::getpid()));
-    golden_ = testing::golden("tiny-" + GetParam());
-    ids_ = golden_["ids"].get<std::vector<TokenId>>();
-    engine_ = load({});
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::unique_ptr<Engine> load(EngineOptions options) {
-    options.model = "tests/data/tiny-" + GetParam() + ".gguf";
-    options.packed_folder = folder_;
-    if (options.threads == 0) options.threads = 2;
-    if (options.context == 0) options.context = 128;
-    Result<std::unique_ptr<Engine>> engine = Engine::load(options);
-    EXPECT_TRUE(engine) << engine.error().message;
-    return engine ? std::move(*engine) : nullptr;
-  }
-  std::unique_ptr<Session> open() { return std::move(*engine_->open_session()); }
-
-  std::filesystem::path folder_;
-  nlohmann::json golden_;
-  std::vector<TokenId> ids_;
-  std::unique_ptr<Engine> engine_;
-};
+class EngineTest : public testing::TinyEngineTest {};
 
 void expect_near(std::span<const float> actual, std::span<const float> expected, float tolerance) {
   for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(actual[i], expected[i], tolerance) << "at " << i;
@@ -276,132 +249,6 @@ TEST_P(EngineTest, LogprobsAreThoseOfTheModel) {
   EXPECT_FALSE(session->generate(ids_, options));
 }
 
-class ConstrainedTest : public EngineTest {
- protected:
-  Result<Generation> answer(Constraint constraint, GenerateOptions options = {.max_tokens = 100}) {
-    options.constraint = std::move(constraint);
-    session_ = open();
-    return session_->generate(ids_, options);
-  }
-  std::unique_ptr<Session> session_;
-};
-
-// Characters of several bytes, which several tokens make up.
-TEST_P(ConstrainedTest, Tool09MultiByteTextsComeOutWhole) {
-  for (uint64_t seed = 0; seed < 10; ++seed) {
-    const auto got = answer({Constraint::Kind::json_schema, R"({"enum":["서울","부산","😀"]})"},
-                            {.sampler = {.temperature = 2, .seed = seed}, .max_tokens = 100});
-    ASSERT_TRUE(got) << got.error().message;
-    EXPECT_TRUE(got->text == "\"서울\"" || got->text == "\"부산\"" || got->text == "\"😀\"") << got->text;
-    EXPECT_EQ(got->reason, FinishReason::end_of_text);
-  }
-}
-
-TEST_P(ConstrainedTest, EveryKindOfGrammarHolds) {
-  const std::pair<Constraint, std::string> kinds[] = {
-      {{Constraint::Kind::regex, "[0-9]{3}-[a-f]{2}"}, "[0-9]{3}-[a-f]{2}"},
-      {{Constraint::Kind::lark, "start: \"(\" /[xy]/ start? \")\""}, "[()xy]+"},
-      {{Constraint::Kind::gbnf, "root ::= \"- \" [a-c]{3} \"\\n\""}, "- [a-c]{3}\n"}};
-  for (const auto& [constraint, expected] : kinds) {
-    const auto got = answer(constraint);
-    ASSERT_TRUE(got) << got.error().message;
-    EXPECT_THAT(got->text, ::testing::MatchesRegex(expected));
-    if (got->tokens.size() < 100) {
-      EXPECT_EQ(got->reason, FinishReason::end_of_text);
-    }
-  }
-}
-
-TEST_P(ConstrainedTest, TextWithoutAChoiceIsNotSampled) {
-  const std::string text = "def nothing(): return None";
-  const auto got = answer({Constraint::Kind::regex, "def nothing\\(\\): return None"});
-  ASSERT_TRUE(got) << got.error().message;
-  EXPECT_EQ(got->text, text);
-  EXPECT_GE(got->forced_tokens, 5);
-}
-
-// A model that likes nothing better than white space.
-TEST_P(ConstrainedTest, Tool04WhiteSpaceDoesNotGoOnForEver) {
-  GenerateOptions options{.sampler = {.temperature = 1, .seed = 1}, .max_tokens = 1000};
-  for (TokenId id = 0; id < engine_->tokenizer().vocabulary_size(); ++id) {
-    const std::string_view bytes = engine_->tokenizer().bytes(id);
-    const bool white = !bytes.empty() && bytes.find_first_not_of(" \t\r\n") == std::string_view::npos;
-    if (white) options.sampler.logit_bias.push_back({id, 1000});
-  }
-  engine_ = load({.context = 2000});
-  const auto got =
-      answer({Constraint::Kind::json_schema, R"({"type":"object","properties":{"a":{"enum":[1,2]}},"required":["a"],)"
-                                             R"("additionalProperties":false})"},
-             options);
-  ASSERT_TRUE(got) << got.error().message;
-  EXPECT_EQ(got->reason, FinishReason::end_of_text);
-  EXPECT_TRUE(nlohmann::json::accept(got->text)) << got->text;
-  EXPECT_LT(got->text.size(), 200U);
-}
-
-TEST_P(ConstrainedTest, WhatCannotBeMetIsRefusedBeforeThePromptIsRead) {
-  const Constraint wrong[] = {{Constraint::Kind::json_schema, "{"},
-                              {Constraint::Kind::json_schema, R"({"type":"integer","minimum":5,"maximum":4})"},
-                              {Constraint::Kind::json_schema, "false"},
-                              {Constraint::Kind::regex, "(a"},
-                              {Constraint::Kind::lark, "start: nothing"},
-                              {Constraint::Kind::gbnf, "root ::= nothing"}};
-  for (const Constraint& constraint : wrong) {
-    const auto got = answer(constraint);
-    ASSERT_FALSE(got) << constraint.source;
-    EXPECT_EQ(got.error().code, ErrorCode::invalid_argument);
-    EXPECT_TRUE(session_->tokens().empty());
-  }
-}
-
-// A budget closes the reasoning; the answer, and only that, keeps to its grammar.
-TEST_P(ConstrainedTest, Tok06ReasoningHasABudgetAndNoGrammar) {
-  for (const int64_t budget : {0, 1, 7}) {
-    GenerateOptions options{.sampler = {.temperature = 0},
-                            .max_tokens = 100,
-                            .end_tokens = GenerateOptions::EndTokens::ignore,
-                            .stop = {"never"}};
-    options.reasoning = {.markers = {.open = "<think>", .close = "</think>"},
-                         .start = ReasoningSplitter::Start::reasoning,
-                         .budget = budget};
-    std::string thoughts, text;
-    options.on_reasoning = [&](std::string_view piece) { thoughts += piece; };
-    options.on_text = [&](std::string_view piece) { text += piece; };
-    const auto got = answer({Constraint::Kind::regex, "ok[0-9]"}, options);
-    ASSERT_TRUE(got) << got.error().message;
-    EXPECT_THAT(got->text, ::testing::MatchesRegex("ok[0-9]"));
-    EXPECT_EQ(got->text, text);
-    EXPECT_EQ(got->reasoning, thoughts);
-    EXPECT_GE(got->reasoning_tokens, budget);
-    EXPECT_EQ(got->reasoning.find("</think>"), std::string::npos);
-    EXPECT_EQ(got->reason, FinishReason::end_of_text);
-  }
-}
-
-TEST_P(ConstrainedTest, Tok06ReasoningThatIsNotClosedIsNoAnswer) {
-  GenerateOptions options{
-      .sampler = {.temperature = 0}, .max_tokens = 9, .end_tokens = GenerateOptions::EndTokens::ignore};
-  options.reasoning = {.markers = {.open = "<think>", .close = "</think>"},
-                       .start = ReasoningSplitter::Start::reasoning};
-  const auto got = open()->generate(ids_, options);
-  ASSERT_TRUE(got);
-  EXPECT_EQ(got->text, "");
-  EXPECT_EQ(got->reasoning_tokens, 9);
-  EXPECT_EQ(got->reason, FinishReason::length);
-}
-
-TEST_P(ConstrainedTest, BiasAndGrammarTogetherMayLeaveNothing) {
-  GenerateOptions options{.max_tokens = 10};
-  for (TokenId id = 0; id < engine_->tokenizer().vocabulary_size(); ++id) {
-    if (engine_->tokenizer().bytes(id).starts_with('a')) {
-      options.sampler.logit_bias.push_back({id, -std::numeric_limits<double>::infinity()});
-    }
-  }
-  const auto got = answer({Constraint::Kind::regex, "a|aa"}, options);
-  ASSERT_FALSE(got);
-  EXPECT_EQ(got.error().code, ErrorCode::invalid_argument);
-}
-
 TEST_P(EngineTest, AnAbsurdContextIsRefusedWithNumbers) {
   const auto engine = Engine::load({.model = "tests/data/tiny-" + GetParam() + ".gguf",
                                     .packed_folder = folder_,
@@ -413,7 +260,6 @@ TEST_P(EngineTest, AnAbsurdContextIsRefusedWithNumbers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, EngineTest, ::testing::Values("llama", "qwen2", "gemma3"));
-INSTANTIATE_TEST_SUITE_P(Tiny, ConstrainedTest, ::testing::Values("llama", "qwen2", "gemma3"));
 
 }  // namespace
 }  // namespace nanomind
