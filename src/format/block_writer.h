@@ -47,7 +47,7 @@ class BlockWriter {
   Write write_;
   std::mutex mutex_;                                 // of what follows
   std::map<uint64_t, Block> open_;                   // by number
-  std::vector<std::unique_ptr<std::byte[]>> spare_;  // zeroed
+  std::vector<std::unique_ptr<std::byte[]>> spare_;  // filled with zeros when used again
 };
 
 }  // namespace nanomind
