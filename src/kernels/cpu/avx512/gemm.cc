@@ -3,6 +3,7 @@
 // integers with one scale per row, the weights as a panel in the first-level cache, where VPDPWSSD sums pairs of
 // columns. All formats of 16 bits and less end in the same panel.
 #include "kernels/cpu/avx512/all_formats.h"
+#include "kernels/cpu/avx512/dot.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx512 {
@@ -171,11 +172,6 @@ struct FloatPanel {
     return pairs;
   }
 };
-
-// As assembly, because GCC 12 otherwise copies and spills sums that fill the register file.
-[[gnu::always_inline]] inline void add_pairs(__m512i& sum, __m512i w, __m512i x) {
-  __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
-}
 
 // out (+)= panel times kRows activation rows; the first chunk of the columns writes, later ones add.
 template <int kRows, int kGroups>

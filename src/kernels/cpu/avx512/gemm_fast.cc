@@ -3,6 +3,7 @@
 // in a panel in the first-level cache, activations unsigned ones (x + 128), as VPDPBUSD wants one of each; the 128 is
 // taken away by a start value of the sums. Scales are applied per unit of 32 columns.
 #include "kernels/cpu/avx512/all_formats.h"
+#include "kernels/cpu/avx512/dot.h"
 #include "kernels/cpu/install.h"
 
 namespace nanomind::avx512 {
@@ -159,11 +160,6 @@ struct Panel<Rounded<Float>> {
     _mm512_store_ps(panel.scale[0][g], _mm512_mul_ps(bound, _mm512_set1_ps(1.0F / 127)));
   }
 };
-
-// As assembly, because GCC 12 otherwise copies and spills sums that fill the register file. x: bytes, w: signed bytes.
-[[gnu::always_inline]] inline void add_quads(__m512i& sum, __m512i x, __m512i w) {
-  __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
-}
 
 // total += panel unit times kRows activation rows.
 template <typename Format, int kRows, int kGroups>

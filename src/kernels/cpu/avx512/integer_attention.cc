@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lanes are query rows: 32 of them, two vectors, meet keys and values that are broadcast, so the softmax needs no sums
 // across lanes. Keys are taken 128 at a time; their scores, the bytes of their weights and the results stay in L1.
+#include "kernels/cpu/avx512/dot.h"
 #include "kernels/cpu/avx512/vectors.h"
 #include "kernels/cpu/install.h"
 
@@ -16,14 +17,6 @@ constexpr float kNothing = -__builtin_inff();
 constexpr float kLeastExponent = -126;        // of 2^x: what is below counts as nothing
 constexpr float kByteExponent = 7.99435344f;  // log2(255)
 
-// Sums of products of two columns; assembly, so that sums stay in their registers.
-[[gnu::always_inline]] inline void add_pairs(__m512i& sum, __m512i x, __m512i y) {
-  __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
-}
-// Of four keys; x is unsigned.
-[[gnu::always_inline]] inline void add_fours(__m512i& sum, __m512i x, __m512i y) {
-  __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
-}
 [[gnu::always_inline]] inline __m512i broadcast_four_bytes(const void* bytes) {
   int32_t dword;
   __builtin_memcpy(&dword, bytes, sizeof dword);
@@ -204,7 +197,7 @@ void weigh(const Queries& q, const Scores& s, int count, Weights& w) {
       const __m512i high = _mm512_or_si512(code[2], _mm512_slli_epi32(code[3], 8));
       const __m512i fours = _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
       _mm512_store_si512(w.fours[j / 4] + 16 * v, fours);
-      add_fours(sum[v], fours, _mm512_set1_epi8(1));
+      add_quads(sum[v], fours, _mm512_set1_epi8(1));
     });
   }
   each<kVectors>([&] [[gnu::always_inline]] (auto v) { w.sum[v] = _mm512_cvtepi32_ps(sum[v]); });
@@ -222,7 +215,7 @@ template <int kColumns>
     each<kVectors>([&] [[gnu::always_inline]] (auto v) { weights[v] = _mm512_load_si512(w.fours[j] + 16 * v); });
     each<kColumns>([&] [[gnu::always_inline]] (auto c) {
       const __m512i x = broadcast_four_bytes(values + 4 * c);
-      each<kVectors>([&] [[gnu::always_inline]] (auto v) { add_fours(sum[c][v], weights[v], x); });
+      each<kVectors>([&] [[gnu::always_inline]] (auto v) { add_quads(sum[c][v], weights[v], x); });
     });
   }
   each<kColumns>([&] [[gnu::always_inline]] (auto c) {
