@@ -20,7 +20,7 @@ using namespace nanomind;
 namespace {
 
 // As runtime/sequence_file.cc lays them out.
-constexpr size_t kModel = 16, kContentDigest = 104, kHeaderDigest = 136, kHeaderBytes = 168;
+constexpr size_t kModel = 16, kContentDigest = 112, kHeaderDigest = 144, kHeaderBytes = 176;
 
 Engine& engine() {
   static const std::unique_ptr<Engine> loaded = [] {

@@ -153,13 +153,14 @@ Result<Generation> Chat::generate() {
 }
 
 Result<void> Chat::ask(const std::string& question) {
-  std::vector<Message>& turns = state_.conversation.turns;
-  turns.push_back({.role = "user", .content = question, .pictures = state_.pictures});
+  std::vector<Turn>& turns = state_.conversation.turns;
+  state_.next.message.role = "user";
+  state_.next.message.content = question;
+  turns.push_back(std::exchange(state_.next, {}));
   auto generation = generate();
   if (!generation || generation->tokens.empty()) {
+    state_.next = std::move(turns.back());
     turns.pop_back();
-  } else {
-    state_.pictures.clear();
   }
   if (!generation) {
     if (generation.error().code != ErrorCode::context_full) return std::unexpected(std::move(generation).error());
@@ -168,7 +169,7 @@ Result<void> Chat::ask(const std::string& question) {
   }
   if (!generation->text.ends_with('\n')) context_.out.write("\n");
   tell_why_it_ended(*generation);
-  if (!generation->tokens.empty()) turns.push_back({.role = "assistant", .content = generation->text});
+  if (!generation->tokens.empty()) turns.push_back({.message = {.role = "assistant", .content = generation->text}});
   state_.last = std::move(*generation);
   return {};
 }

@@ -56,7 +56,7 @@ Result<AfterCommand> run_system(const Call& call) {
 
 Result<AfterCommand> run_clear(const Call& call) {
   call.state.conversation.turns.clear();
-  call.state.pictures.clear();
+  call.state.next = {};
   call.state.last.reset();
   call.context.console.note("The conversation starts anew.");
   return AfterCommand::go_on;
@@ -88,6 +88,20 @@ Result<AfterCommand> run_save(const Call& call) {
   return AfterCommand::go_on;
 }
 
+Result<void> show_again(Engine& engine, const std::filesystem::path& path, Conversation& conversation) {
+  for (size_t i = 0; i < conversation.turns.size(); ++i) {
+    Turn& turn = conversation.turns[i];
+    for (const KeptPicture& kept : turn.pictures) {
+      auto seen = engine.see(kept.file, kept.detail);
+      if (!seen)
+        return fail(seen.error().code,
+                    fmt::format("{}: a picture of question {}: {}", path.string(), i / 2 + 1, seen.error().message));
+      turn.message.pictures.push_back(std::move(seen->prompt));
+    }
+  }
+  return {};
+}
+
 // Without its session a conversation is read again, with the next question.
 void restore_session(const Call& call, const std::filesystem::path& path) {
   std::error_code ignored;
@@ -99,6 +113,7 @@ void restore_session(const Call& call, const std::filesystem::path& path) {
 Result<AfterCommand> run_load(const Call& call) {
   const auto path = TRY(file_argument(call, "load"));
   Conversation loaded = TRY(load_conversation(path));
+  TRY(show_again(call.engine, path, loaded));
   if (!loaded.model.empty() && loaded.model != call.state.conversation.model) {
     call.context.console.note(
         fmt::format("This was a conversation with {}; {} continues it.", loaded.model, call.state.conversation.model));
@@ -106,7 +121,7 @@ Result<AfterCommand> run_load(const Call& call) {
   loaded.model = call.state.conversation.model;
   restore_session(call, session_path(path));
   const size_t questions = loaded.turns.size() / 2;
-  call.state = {.conversation = std::move(loaded), .detail = call.state.detail, .pictures = {}, .last = {}};
+  call.state = {.conversation = std::move(loaded), .detail = call.state.detail, .next = {}, .last = {}};
   call.context.console.note(fmt::format("Loaded {} question{} and answer{}.", questions, questions == 1 ? "" : "s",
                                         questions == 1 ? "" : "s"));
   return AfterCommand::go_on;
@@ -116,8 +131,9 @@ Result<AfterCommand> run_image(const Call& call) {
   if (call.argument.empty())
     return fail(ErrorCode::invalid_argument,
                 "/image needs a file name or a camera, as in: /image photo.jpg, /image camera:");
-  auto pictures = TRY(see_pictures(call.context, call.engine, {call.argument}, call.state.detail));
-  call.state.pictures.push_back(std::move(pictures[0].prompt));
+  auto picture = TRY(show_picture(call.context, call.engine, call.argument, call.state.detail));
+  call.state.next.pictures.push_back({.file = std::move(picture.file), .detail = call.state.detail});
+  call.state.next.message.pictures.push_back(std::move(picture.seen.prompt));
   call.context.console.note("The next question is about this picture.");
   return AfterCommand::go_on;
 }

@@ -18,9 +18,9 @@ enum class AfterCommand { go_on, leave };
 
 struct ChatState {
   Conversation conversation;
-  PictureDetail detail;                 // of pictures,
-  std::vector<PicturePrompt> pictures;  // which are shown with the next question
-  std::optional<Generation> last;       // the latest answer
+  PictureDetail detail;            // of pictures
+  Turn next;                       // the next question: its pictures are shown already
+  std::optional<Generation> last;  // the latest answer
 };
 
 // True for a single line that begins with "/"; a space before it makes it a question.

@@ -3,15 +3,19 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 
+#include "base/base64.h"
 #include "base/mapped_file.h"
 
 namespace nanomind {
 namespace {
 
 constexpr int kVersion = 1;
+constexpr const char *kMostTiles = "most_tiles", *kSeveral = "several";
 
 struct Reader {
   std::string_view origin;
@@ -22,30 +26,65 @@ struct Reader {
         fmt::format("{} is not a conversation that can be loaded: {}. Load a file that /save wrote.", origin, why));
   }
 
-  Result<Message> message(const nlohmann::json& json, size_t index) const {
+  Result<Turn> turn(const nlohmann::json& json, size_t index) const {
     for (const char* key : {"role", "content"}) {
       if (!json.is_object() || !json.contains(key) || !json[key].is_string()) {
         return refuse(fmt::format("message {} has no text \"{}\"", index + 1, key));
       }
     }
-    return Message{.role = json["role"], .content = json["content"]};
+    Turn turn{.message = {.role = json["role"], .content = json["content"]}};
+    if (!json.contains("pictures")) return turn;
+    const std::string why = fmt::format("the pictures of message {} are damaged", index + 1);
+    if (turn.message.role != "user" || !json["pictures"].is_array()) return refuse(why);
+    for (const nlohmann::json& entry : json["pictures"]) {
+      auto kept = picture(entry);
+      if (!kept) return refuse(why);
+      turn.pictures.push_back(std::move(*kept));
+    }
+    return turn;
+  }
+
+  static std::optional<KeptPicture> picture(const nlohmann::json& json) {
+    if (!json.is_object() || !json.contains("base64") || !json["base64"].is_string()) return std::nullopt;
+    auto file = base64_bytes(json["base64"].get_ref<const std::string&>());
+    if (!file) return std::nullopt;
+    KeptPicture picture{.file = std::move(*file), .detail = {}};
+    if (json.contains(kMostTiles)) {
+      if (!json[kMostTiles].is_number_unsigned() || json[kMostTiles] > std::numeric_limits<int>::max())
+        return std::nullopt;
+      picture.detail.most_tiles = json[kMostTiles].get<int>();
+    }
+    if (json.value(kSeveral, nlohmann::json(false)) == true) picture.detail.company = PictureDetail::Company::several;
+    return picture;
   }
 };
+
+nlohmann::ordered_json picture_json(const KeptPicture& picture) {
+  nlohmann::ordered_json json{{"base64", base64(picture.file)}};
+  if (picture.detail.most_tiles) json[kMostTiles] = *picture.detail.most_tiles;
+  if (picture.detail.company == PictureDetail::Company::several) json[kSeveral] = true;
+  return json;
+}
+
+nlohmann::ordered_json turn_json(const Turn& turn) {
+  nlohmann::ordered_json json{{"role", turn.message.role}, {"content", turn.message.content}};
+  for (const KeptPicture& picture : turn.pictures) json["pictures"].push_back(picture_json(picture));
+  return json;
+}
 
 }  // namespace
 
 std::vector<Message> Conversation::messages() const {
   std::vector<Message> all;
   if (!system.empty()) all.push_back({.role = "system", .content = system});
-  all.insert(all.end(), turns.begin(), turns.end());
+  for (const Turn& turn : turns) all.push_back(turn.message);
   return all;
 }
 
 std::string to_json(const Conversation& conversation) {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
-  for (const Message& message : conversation.messages()) {
-    messages.push_back({{"role", message.role}, {"content", message.content}});
-  }
+  if (!conversation.system.empty()) messages.push_back({{"role", "system"}, {"content", conversation.system}});
+  for (const Turn& turn : conversation.turns) messages.push_back(turn_json(turn));
   const nlohmann::ordered_json json = {
       {"nanomind_chat", kVersion}, {"model", conversation.model}, {"messages", messages}};
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
@@ -62,7 +101,8 @@ Result<Conversation> parse_conversation(std::string_view text, std::string_view 
   if (json.contains("model") && json["model"].is_string()) conversation.model = json["model"];
   size_t index = 0;
   for (const nlohmann::json& entry : json["messages"]) {
-    Message message = TRY(reader.message(entry, index));
+    Turn turn = TRY(reader.turn(entry, index));
+    const Message& message = turn.message;
     const bool is_system = index == 0 && message.role == "system";
     const char* expected = conversation.turns.size() % 2 == 0 ? "user" : "assistant";
     if (!is_system && message.role != expected) {
@@ -70,9 +110,9 @@ Result<Conversation> parse_conversation(std::string_view text, std::string_view 
           fmt::format("message {} is by \"{}\" where \"{}\" should speak", index + 1, message.role, expected));
     }
     if (is_system) {
-      conversation.system = std::move(message.content);
+      conversation.system = message.content;
     } else {
-      conversation.turns.push_back(std::move(message));
+      conversation.turns.push_back(std::move(turn));
     }
     ++index;
   }

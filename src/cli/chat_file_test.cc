@@ -7,7 +7,12 @@ namespace nanomind {
 namespace {
 
 const Conversation kTalk{
-    .model = "m", .system = "be \"brief\"", .turns = {{"user", "a\nb"}, {"assistant", "caf\xC3\xA9"}}};
+    .model = "m",
+    .system = "be \"brief\"",
+    .turns = {{.message = {"user", "a\nb"},
+               .pictures = {{.file = {std::byte{0xFF}, std::byte{0}}, .detail = {}},
+                            {.file = {}, .detail = {.most_tiles = 0, .company = PictureDetail::Company::several}}}},
+              {.message = {"assistant", "caf\xC3\xA9"}}}};
 
 TEST(ChatFile, WhatIsSavedIsLoaded) {
   const auto path = std::filesystem::path(testing::TempDir()) / "nanomind_chat_file_test.json";
@@ -18,8 +23,15 @@ TEST(ChatFile, WhatIsSavedIsLoaded) {
   EXPECT_EQ(loaded->model, "m");
   EXPECT_EQ(loaded->system, "be \"brief\"");
   ASSERT_EQ(loaded->turns.size(), 2u);
-  EXPECT_EQ(loaded->turns[0].content, "a\nb");
-  EXPECT_EQ(loaded->turns[1].content, "caf\xC3\xA9");
+  EXPECT_EQ(loaded->turns[0].message.content, "a\nb");
+  EXPECT_EQ(loaded->turns[1].message.content, "caf\xC3\xA9");
+  ASSERT_EQ(loaded->turns[0].pictures.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const KeptPicture &kept = loaded->turns[0].pictures[i], &expected = kTalk.turns[0].pictures[i];
+    EXPECT_EQ(kept.file, expected.file);
+    EXPECT_EQ(kept.detail, expected.detail);
+  }
+  EXPECT_TRUE(loaded->turns[1].pictures.empty());
 }
 
 TEST(ChatFile, RefusesWhatNoSaveWrote) {
@@ -36,6 +48,17 @@ TEST(ChatFile, RefusesWhatNoSaveWrote) {
       {R"({"nanomind_chat":1,"messages":[{"role":"user","content":"x"},{"role":"system","content":"y"}]})",
        "message 2 is by"},
       {R"({"nanomind_chat":1,"messages":[{"role":"user","content":"x"}]})", "no answer"},
+      {R"({"nanomind_chat":1,"messages":[{"role":"user","content":"x","pictures":{}}]})", "pictures of message 1"},
+      {R"({"nanomind_chat":1,"messages":[{"role":"user","content":"x","pictures":["Zg=="]}]})",
+       "pictures of message 1"},
+      {R"({"nanomind_chat":1,"messages":[{"role":"user","content":"x","pictures":[{"base64":"?"}]}]})",
+       "message 1 are damaged"},
+      {R"({"nanomind_chat":1,"messages":[{"role":"user","content":"x","pictures":[{"base64":"","most_tiles":-1}]}]})",
+       "message 1 are damaged"},
+      {R"({"nanomind_chat":1,"messages":[{"role":"user","content":"x","pictures":[{"base64":"","most_tiles":1e99}]}]})",
+       "message 1 are damaged"},
+      {R"({"nanomind_chat":1,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"x","pictures":[]}]})",
+       "pictures of message 2"},
   };
   for (const auto& [json, why] : cases) {
     const auto conversation = parse_conversation(json, "f.json");

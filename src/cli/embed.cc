@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/base64.h"
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/models.h"
@@ -31,27 +32,13 @@ std::string as_text(const Vectors& vectors) {
   return out;
 }
 
-// RFC 4648 of the floats' bytes.
-std::string base64(const std::vector<float>& vector) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(vector));
-  std::string out;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t three = 0;
-    for (size_t k = 0; k < 3; ++k)
-      three = three << 8 | (i + k < bytes.size() ? std::to_integer<uint32_t>(bytes[i + k]) : 0);
-    for (size_t k = 0; k < 4; ++k) out += i + k > bytes.size() ? '=' : kDigits[three >> (18 - 6 * k) & 63];
-  }
-  return out;
-}
-
 // The list of an OpenAI-style answer.
 std::string as_json(const Vectors& vectors, const std::string& model, bool encoded) {
   nlohmann::ordered_json data = nlohmann::ordered_json::array();
   for (size_t i = 0; i < vectors.size(); ++i) {
     nlohmann::ordered_json entry{{"object", "embedding"}, {"index", i}};
     if (encoded)
-      entry["embedding"] = base64(vectors[i]);
+      entry["embedding"] = base64(std::as_bytes(std::span(vectors[i])));
     else
       entry["embedding"] = vectors[i];
     data.push_back(std::move(entry));

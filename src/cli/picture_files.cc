@@ -27,23 +27,27 @@ Result<std::unique_ptr<Camera>> open_named_camera(const Context& context, const 
   return open_camera(full);
 }
 
+Result<ShownPicture> show_picture(const Context& context, Engine& engine, const std::string& name,
+                                  const PictureDetail& detail) {
+  if (is_camera_name(name)) {
+    auto file = TRY(take_picture(context, name));
+    auto seen = TRY(engine.see(file, detail));
+    return ShownPicture{.seen = std::move(seen), .file = std::move(file)};
+  }
+  if (name.starts_with("http://") || name.starts_with("https://"))
+    return fail(ErrorCode::unsupported, name + " is an address; fetch the picture and name the file.");
+  const MappedFile file = TRY(MappedFile::open(expand_home(name, context.folders.home)));
+  auto seen = engine.see(file.bytes(), detail);
+  if (!seen) return fail(seen.error().code, name + ": " + seen.error().message);
+  return ShownPicture{.seen = std::move(*seen), .file = {file.bytes().begin(), file.bytes().end()}};
+}
+
 Result<std::vector<SeenPicture>> see_pictures(const Context& context, Engine& engine,
                                               const std::vector<std::string>& names, PictureDetail detail) {
   if (names.size() > 1) detail.company = PictureDetail::Company::several;
   std::vector<SeenPicture> pictures;
-  for (const std::string& name : names) {
-    if (is_camera_name(name)) {
-      const auto picture = TRY(take_picture(context, name));
-      pictures.push_back(TRY(engine.see(picture, detail)));
-      continue;
-    }
-    if (name.starts_with("http://") || name.starts_with("https://"))
-      return fail(ErrorCode::unsupported, name + " is an address; fetch the picture and name the file.");
-    const MappedFile file = TRY(MappedFile::open(expand_home(name, context.folders.home)));
-    auto picture = engine.see(file.bytes(), detail);
-    if (!picture) return fail(picture.error().code, name + ": " + picture.error().message);
-    pictures.push_back(std::move(*picture));
-  }
+  for (const std::string& name : names)
+    pictures.push_back(std::move(TRY(show_picture(context, engine, name, detail)).seen));
   return pictures;
 }
 

@@ -18,8 +18,17 @@ namespace nanomind {
 // The camera of a name (media/camera/camera.h), in which "camera:" may be left out.
 Result<std::unique_ptr<Camera>> open_named_camera(const Context& context, const std::string& name);
 
-// Shows the pictures of one message to the engine, in order: files, or what cameras see, for names that begin with
-// "camera:"; an error says which.
+struct ShownPicture {
+  SeenPicture seen;
+  std::vector<std::byte> file;
+};
+
+// Shows a picture to the engine: a file of that name, or what a camera sees now, for names that begin with "camera:".
+// An error says which.
+Result<ShownPicture> show_picture(const Context& context, Engine& engine, const std::string& name,
+                                  const PictureDetail& detail);
+
+// Shows the pictures of one message, in order.
 Result<std::vector<SeenPicture>> see_pictures(const Context& context, Engine& engine,
                                               const std::vector<std::string>& names, PictureDetail detail);
 

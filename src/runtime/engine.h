@@ -97,8 +97,9 @@ class Session {
   // Writes tokens, cache and states to a file, so that a later session of the same model goes on at once. The file
   // appears when it is complete. Errors: no_space, io.
   virtual Result<void> save(const std::filesystem::path& path) const = 0;
-  // Becomes what such a file holds. Errors, which leave the session as it was: not_found, corrupt, unsupported (of
-  // another version), invalid_argument (of another model or kind of cache), context_full, out_of_memory.
+  // Becomes what such a file holds. Pictures in it must have been shown (Engine::see) before, in any order. Errors,
+  // which leave the session as it was: not_found, corrupt, unsupported (of another version), invalid_argument (of
+  // another model, kind of cache or vision file, or pictures were not shown), context_full, out_of_memory.
   virtual Result<void> restore(const std::filesystem::path& path) = 0;
 };
 

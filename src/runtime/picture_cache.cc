@@ -90,12 +90,9 @@ std::vector<float> read(const fs::path& path, const Sha256Digest& made_of, size_
 
 }  // namespace
 
-PictureCache::PictureCache(PictureCacheOptions options, const Sha256Digest& encoder)
-    : options_(std::move(options)), encoder_(encoder) {}
-
-Sha256Digest PictureCache::digest(const CutPicture& cut) const {
+Sha256Digest rows_digest(const CutPicture& cut, const Sha256Digest& encoder) {
   Sha256 hash;
-  hash.update(std::as_bytes(std::span(encoder_)));
+  hash.update(std::as_bytes(std::span(encoder)));
   for (const Image& tile : cut.tiles) {
     const int32_t size[] = {tile.size.width, tile.size.height};
     update(hash, std::span<const int32_t>(size));

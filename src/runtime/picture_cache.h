@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -22,14 +23,14 @@ struct PictureCacheOptions {
   Log log;
 };
 
+// Hash of what the rows of a picture are made of: its tiles and the encoder, so that any change of how pictures are cut
+// makes them others. `encoder` stands for everything that rows depend on besides the tiles.
+Sha256Digest rows_digest(const CutPicture& cut, const Sha256Digest& encoder);
+
 class PictureCache {
  public:
-  // `encoder` stands for everything that rows depend on besides the tiles.
-  PictureCache(PictureCacheOptions options, const Sha256Digest& encoder);
+  explicit PictureCache(PictureCacheOptions options) : options_(std::move(options)) {}
 
-  // Hash of what the rows of a picture are made of: its tiles and the encoder, so that any change of how pictures are
-  // cut makes them others.
-  Sha256Digest digest(const CutPicture& cut) const;
   // The `floats` numbers that were stored for it, which counts as a use; empty when there are none.
   std::vector<float> find(const Sha256Digest& made_of, size_t floats) const;
   // Makes room and stores them. Failures are warned of, once.
@@ -41,7 +42,6 @@ class PictureCache {
   Result<void> write(const Sha256Digest& made_of, std::span<const float> rows) const;
 
   PictureCacheOptions options_;
-  Sha256Digest encoder_;
   bool warned_ = false;
 };
 

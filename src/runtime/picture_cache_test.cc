@@ -39,10 +39,9 @@ class PictureCacheTest : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   PictureCache cache(uint64_t most_bytes = 1 << 20) {
-    return {{.folder = folder_ / "pictures",
-             .most_bytes = most_bytes,
-             .log = Log([this](LogLevel, std::string_view text) { warnings_.emplace_back(text); })},
-            encoder_};
+    return PictureCache({.folder = folder_ / "pictures",
+                         .most_bytes = most_bytes,
+                         .log = Log([this](LogLevel, std::string_view text) { warnings_.emplace_back(text); })});
   }
   std::vector<fs::path> files() const {
     std::vector<fs::path> files;
@@ -73,16 +72,16 @@ TEST_F(PictureCacheTest, WhatWasStoredIsFoundByAnother) {
 }
 
 TEST_F(PictureCacheTest, NamesTellApartWhatRowsDependOn) {
-  const auto digest = [&] { return cache().digest(cut({.red = 1, .green = 2, .blue = 3})); };
+  const auto digest = [&] { return rows_digest(cut({.red = 1, .green = 2, .blue = 3}), encoder_); };
   const Sha256Digest same = digest();
   EXPECT_EQ(digest(), same);
-  EXPECT_NE(cache().digest(cut({.red = 1, .green = 2, .blue = 4})), same);
+  EXPECT_NE(rows_digest(cut({.red = 1, .green = 2, .blue = 4}), encoder_), same);
   CutPicture blended = cut({.red = 1, .green = 2, .blue = 3});
   blended.parts.push_back({.text = {}, .tile = -1, .blended = {{}}});
-  EXPECT_NE(cache().digest(blended), same);
+  EXPECT_NE(rows_digest(blended, encoder_), same);
   CutPicture turned = cut({.red = 1, .green = 2, .blue = 3});
   turned.tiles[0].size = {2, 4};
-  EXPECT_NE(cache().digest(turned), same);
+  EXPECT_NE(rows_digest(turned, encoder_), same);
   encoder_ = {2};
   EXPECT_NE(digest(), same);
 }

@@ -82,8 +82,9 @@ class Sequence {
 
   // Tokens, cache and states as a file (sequence_file.cc), complete or not there. Errors: no_space, io.
   Result<void> save(const std::filesystem::path& path) const;
-  // Becomes what the file holds. Errors, which leave the sequence as it was: not_found, corrupt, unsupported (another
-  // version), invalid_argument (another model or kind of cache), context_full, out_of_memory.
+  // Becomes what the file holds. The pictures in it must have been shown before (Sight::see); their tokens become those
+  // that they have now. Errors, which leave the sequence as it was: not_found, corrupt, unsupported (another version),
+  // invalid_argument (another model or kind of cache, pictures that were not shown), context_full, out_of_memory.
   Result<void> restore(const std::filesystem::path& path);
 
  private:

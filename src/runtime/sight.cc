@@ -60,8 +60,12 @@ Result<std::unique_ptr<Sight>> Sight::open(Device& reader, const SightOptions& o
 }
 
 Sight::Sight(GgufFile file, VisionModel model, const SightOptions& options)
-    : options_(options), file_(std::move(file)), model_(std::move(model)), pictures_(model_.width, kKeptBytes) {
-  if (!options_.cache.folder.empty()) cache_.emplace(options_.cache, encoder_digest(file_, options_.encoder));
+    : options_(options),
+      file_(std::move(file)),
+      model_(std::move(model)),
+      pictures_(model_.width, kKeptBytes),
+      encoder_id_(encoder_digest(file_, options_.encoder)) {
+  if (!options_.cache.folder.empty()) cache_.emplace(options_.cache);
 }
 
 Sight::~Sight() {
@@ -79,7 +83,7 @@ Result<const Picture*> Sight::see(std::span<const std::byte> file, const Picture
   auto cut = std::make_shared<const CutPicture>(model_.cut(image, detail));
   std::vector<PatchGrid> rows;
   for (const CutPicture::Part& part : cut->parts) rows.push_back(part_grid(model_, *cut, part));
-  const Sha256Digest made_of = cache_ ? cache_->digest(*cut) : Sha256Digest{};
+  const Sha256Digest made_of = rows_digest(*cut, encoder_id_);
   return &pictures_.add(source, image.size, std::move(cut), rows, made_of);
 }
 

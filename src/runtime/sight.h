@@ -66,6 +66,7 @@ class Sight {
   Sight& operator=(const Sight&) = delete;
 
   const VisionModel& model() const { return model_; }
+  const Pictures& pictures() const { return pictures_; }
 
   // Where rows of a picture see each other (VisionModel::whole) a step must have all of a picture. The steps must have
   // room for so many rows then; 0 elsewhere.
@@ -143,6 +144,7 @@ class Sight {
   VisionModel model_;
   Pictures pictures_;
   uint64_t budget_ = 0;
+  Sha256Digest encoder_id_;  // of all that rows depend on besides tiles
   std::optional<PictureCache> cache_;
   std::deque<Job> wanted_;                     // not begun
   std::vector<TokenId> making_;                // first tokens of the thread's pictures,

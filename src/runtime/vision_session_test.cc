@@ -24,6 +24,10 @@ class VisionSession : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     folder_ = std::filesystem::temp_directory_path() / ("nanomind-vision-session-" + std::to_string(::getpid()));
+    engine_ = load();
+    ASSERT_TRUE(engine_);
+  }
+  std::unique_ptr<Engine> load() {
     const std::string data = "tests/data/vision/";
     auto engine = Engine::load({.model = data + "tiny-" + GetParam() + ".gguf",
                                 .packed_folder = folder_,
@@ -31,8 +35,8 @@ class VisionSession : public ::testing::TestWithParam<const char*> {
                                 .threads = 2,
                                 .context = 1024,
                                 .cache = 4096});
-    ASSERT_TRUE(engine) << engine.error().message;
-    engine_ = std::move(*engine);
+    EXPECT_TRUE(engine) << engine.error().message;
+    return engine ? std::move(*engine) : nullptr;
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
@@ -137,6 +141,38 @@ TEST_P(VisionSession, ACancelledPromptLeavesTheNextOneItsRoom) {
   EXPECT_EQ(fed.error().code, ErrorCode::cancelled);
   const auto fresh = std::move(*engine_->open_session());
   EXPECT_EQ(answer(*session, tokens).tokens, answer(*fresh, tokens).tokens);
+}
+
+// The pictures are shown in another order, so that they have other tokens.
+TEST_P(VisionSession, ASavedSessionGoesOnInAnotherEngine) {
+  const auto path = folder_ / "talk.session";
+  const auto talk = [&](const Message& one, const Message& two) {
+    return prompt({one, {.role = "assistant", .content = "A thing."}, two});
+  };
+  const Message one = about("100x40.png", "What is it?");
+  const auto before = talk(one, about("200x150.png", "And this?"));
+  std::vector<TokenId> expected;
+  {
+    const auto session = std::move(*engine_->open_session());
+    ASSERT_TRUE(session->feed(before, nullptr));
+    ASSERT_TRUE(session->save(path));
+    expected = answer(*session, before).tokens;
+  }
+
+  engine_ = load();
+  const auto next = std::move(*engine_->open_session());
+  const auto unseen = next->restore(path);
+  ASSERT_FALSE(unseen);
+  EXPECT_EQ(unseen.error().code, ErrorCode::invalid_argument);
+  const Message second = about("200x150.png", "And this?");
+  const auto tokens = talk(about("100x40.png", "What is it?"), second);
+  EXPECT_NE(tokens, before);
+  const auto restored = next->restore(path);
+  ASSERT_TRUE(restored) << restored.error().message;
+  EXPECT_TRUE(std::ranges::equal(next->tokens(), tokens));
+  const Generation generation = answer(*next, tokens);
+  EXPECT_EQ(generation.tokens, expected);
+  EXPECT_EQ(generation.cached_tokens, static_cast<int64_t>(tokens.size()) - 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, VisionSession,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which vision file goes with a model, and what people are told who ask about a picture without one."""
+import base64
 import hashlib
 import json
 import os
@@ -40,6 +41,39 @@ class Joined(Seeing):
         self.assertEqual(one["prompt_tokens"], two["prompt_tokens"])
         self.expect(2, "run", str(both), "--no-mmproj", *ask)
         self.expect(2, "join", str(eyes), str(model), str(self.home / "no.gguf"))
+
+
+class Kept(Seeing):
+    """A conversation about pictures that is saved and loaded again."""
+
+    def chat(self, *lines, flags=()):
+        data = ROOT / "tests/data/vision"
+        model = [str(data / "tiny-idefics3.gguf"), "--mmproj", str(data / "mmproj-tiny-idefics3.gguf"), "--no-picture-cache"]
+        return self.expect(0, "chat", *model, "--temp", "0", "-n", "4", *flags, stdin="".join(f"{line}\n" for line in lines))
+
+    def test_it_goes_on_without_the_pictures_files(self):
+        photo, talk = self.home / "photo.png", self.home / "talk.json"
+        photo.write_bytes((ROOT / "tests/data/vision/100x40.png").read_bytes())
+        first, *_ = self.chat(f"/image {photo}", "What is it?", f"/save {talk}").stdout.splitlines()
+        kept = json.loads(talk.read_text())["messages"][0]["pictures"]
+        self.assertEqual(base64.b64decode(kept[0]["base64"]), photo.read_bytes())
+        photo.unlink()
+        ask = (f"/load {talk}", "And what is beside it?", "/stats")
+        restored = self.chat(*ask)
+        self.assertRegex(restored.stderr.decode(), r", [1-9]\d* more were cached")
+        (self.home / "talk.json.session").unlink()
+        again = self.chat(*ask)
+        self.assertRegex(again.stderr.decode(), ", 0 more were cached")
+        self.assertEqual(again.stdout, restored.stdout)
+        self.assertNotEqual(first, b"")
+
+    def test_what_cannot_be_shown_again_is_an_error(self):
+        talk = self.home / "talk.json"
+        messages = [{"role": "user", "content": "What?", "pictures": [{"base64": base64.b64encode(b"no picture").decode()}]},
+                    {"role": "assistant", "content": "It."}]
+        talk.write_text(json.dumps({"nanomind_chat": 1, "model": "m", "messages": messages}))
+        self.assertIn(b"a picture of question 1", self.chat(f"/load {talk}").stderr)
+        self.assertIn(b"--mmproj", self.expect(0, "chat", self.tiny, stdin=f"/load {talk}\n").stderr)
 
 
 class Catalog(Seeing):
