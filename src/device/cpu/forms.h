@@ -52,8 +52,12 @@ class FormChooser {
   const ValueInfo& value(ValueId id) const { return program_.values[static_cast<size_t>(id)]; }
   DType dtype_of(const Op& product) const;
   bool serves(const GemmKernels& gemm, Products products) const;
+  // Whether gemm_fast may have its weights.
+  bool bears_bytes(const Op& product) const;
+  bool is_added(ValueId id) const;
   bool may_be_fast(ValueId id) const;
   bool reads_pictures() const;
+  bool attends() const;
   bool has_integer_products() const;
   bool is_wide() const;
 
