@@ -158,17 +158,21 @@ Result<void> Chat::ask(const std::string& question) {
   state_.next.message.content = question;
   turns.push_back(std::exchange(state_.next, {}));
   auto generation = generate();
+  // Pictures go with their question: the next one shall not fail for them too.
+  std::string pictures_gone;
   if (!generation || generation->tokens.empty()) {
-    state_.next = std::move(turns.back());
+    if (!turns.back().pictures.empty()) pictures_gone = " What it was to be about must be shown again, with /image.";
     turns.pop_back();
   }
   if (!generation) {
-    if (generation.error().code != ErrorCode::context_full) return std::unexpected(std::move(generation).error());
-    return fail(ErrorCode::context_full, context_full_advice(engine_.info()) +
-                                             " The question was not taken in; /clear forgets the conversation so far.");
+    Error error = std::move(generation).error();
+    if (error.code == ErrorCode::context_full)
+      error.message = context_full_advice(engine_.info()) + " /clear forgets the conversation so far.";
+    return fail(error.code, error.message + " The question was not taken in." + pictures_gone);
   }
   if (!generation->text.ends_with('\n')) context_.out.write("\n");
   tell_why_it_ended(*generation);
+  if (!pictures_gone.empty()) context_.console.note("The question was not taken in." + pictures_gone);
   if (!generation->tokens.empty()) turns.push_back({.message = {.role = "assistant", .content = generation->text}});
   state_.last = std::move(*generation);
   return {};

@@ -131,9 +131,16 @@ Result<AfterCommand> run_image(const Call& call) {
   if (call.argument.empty())
     return fail(ErrorCode::invalid_argument,
                 "/image needs a file name or a camera, as in: /image photo.jpg, /image camera:");
-  auto picture = TRY(show_picture(call.context, call.engine, call.argument, call.state.detail));
-  call.state.next.pictures.push_back({.file = std::move(picture.file), .detail = call.state.detail});
-  call.state.next.message.pictures.push_back(std::move(picture.seen.prompt));
+  Turn& next = call.state.next;
+  PictureDetail detail = call.state.detail;
+  if (!next.pictures.empty()) detail.company = PictureDetail::Company::several;
+  auto picture = TRY(show_picture(call.context, call.engine, call.argument, detail));
+  if (next.pictures.size() == 1) {  // which was shown as the only one
+    next.message.pictures[0] = TRY(call.engine.see(next.pictures[0].file, detail)).prompt;
+    next.pictures[0].detail = detail;
+  }
+  next.pictures.push_back({.file = std::move(picture.file), .detail = detail});
+  next.message.pictures.push_back(std::move(picture.seen.prompt));
   call.context.console.note("The next question is about this picture.");
   return AfterCommand::go_on;
 }

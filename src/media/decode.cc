@@ -78,13 +78,17 @@ std::unexpected<Error> not_supported(std::string_view format, std::string_view r
                                                   format, reason));
 }
 
-Result<Image> decode_image(std::span<const std::byte> bytes, const ImageLimits& limits) {
-  if (bytes.empty()) return fail(ErrorCode::invalid_argument, "The picture is empty: it has 0 bytes. Send it again.");
-  if (bytes.size() > limits.bytes) {
-    return fail(
-        ErrorCode::invalid_argument,
-        fmt::format("The picture has {} bytes; at most {} are read. Make it smaller.", bytes.size(), limits.bytes));
+Result<void> check_bytes(size_t bytes, const ImageLimits& limits) {
+  if (bytes == 0) return fail(ErrorCode::invalid_argument, "The picture is empty: it has 0 bytes. Send it again.");
+  if (bytes > limits.bytes) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("The picture has {} bytes; at most {} are read. Make it smaller.", bytes, limits.bytes));
   }
+  return {};
+}
+
+Result<Image> decode_image(std::span<const std::byte> bytes, const ImageLimits& limits) {
+  TRY(check_bytes(bytes.size(), limits));
   Decoded decoded = TRY(decode_as(sniff(bytes), bytes, limits));
   return oriented(std::move(decoded.image), decoded.orientation);
 }

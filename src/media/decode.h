@@ -19,6 +19,9 @@
 
 namespace nanomind {
 
+// Whether a file has bytes, and not more than `limits`: before anything reads them all. Error: `invalid_argument`.
+Result<void> check_bytes(size_t bytes, const ImageLimits& limits = {});
+
 // Errors: `invalid_argument` if it is empty or beyond `limits` (found out from its header, without decoding),
 // `unsupported` for other kinds of files, with their name, `corrupt` for damaged ones and those that end too early. May
 // be called from any thread.

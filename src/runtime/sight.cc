@@ -76,6 +76,7 @@ Sight::~Sight() {
 }
 
 Result<const Picture*> Sight::see(std::span<const std::byte> file, const PictureDetail& detail) {
+  TRY(check_bytes(file.size()));
   const PictureKey source{.file = sha256(file), .detail = detail};
   const Picture* known = pictures_.find(source);
   if (known != nullptr && (known->cut != nullptr || pictures_.has_rows(*known))) return known;

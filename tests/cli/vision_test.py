@@ -67,6 +67,30 @@ class Kept(Seeing):
         self.assertEqual(again.stdout, restored.stdout)
         self.assertNotEqual(first, b"")
 
+    def test_several_pictures_of_a_question_are_cut_as_run_cuts_them(self):
+        data = ROOT / "tests/data/vision"
+        model = [str(data / "tiny-llava_onevision.gguf"), "--mmproj", str(data / "mmproj-tiny-llava_onevision.gguf"), "-n", "1"]
+        pictures = [str(data / name) for name in ("200x150.png", "100x40.png", "64x64.png")]
+        flags = [word for picture in pictures for word in ("-i", picture)]
+        together = json.loads(self.expect(0, "run", *model, *flags, "--json", "What?", stdin=None).stdout)["prompt_tokens"]
+        lines = "".join(f"/image {picture}\n" for picture in pictures)
+        talk = self.expect(0, "chat", *model, stdin=lines + "What?\n/stats\n").stderr.decode()
+        self.assertRegex(talk, rf"prompt +{together} tokens")
+
+    def test_a_question_that_fails_takes_its_pictures_along(self):
+        """So that the next one does not fail for them, too."""
+        done = self.chat(f"/image {ROOT}/tests/data/vision/200x150.png", "What is it?", "And you?", "/stats", flags=["--ctx", "64"])
+        self.assertIn(b"must be shown again, with /image", done.stderr)
+        self.assertRegex(done.stderr.decode(), r"prompt +\d+ tokens")
+
+    def test_a_file_that_is_too_large_is_not_read(self):
+        """Which would take longer than any test may."""
+        huge = self.home / "huge.jpg"
+        with open(huge, "wb") as file:
+            file.truncate(1 << 38)
+        done = self.chat(f"/image {huge}")
+        self.assertIn(b"274877906944 bytes; at most", done.stderr)
+
     def test_what_cannot_be_shown_again_is_an_error(self):
         talk = self.home / "talk.json"
         messages = [{"role": "user", "content": "What?", "pictures": [{"base64": base64.b64encode(b"no picture").decode()}]},
