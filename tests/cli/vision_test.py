@@ -43,6 +43,24 @@ class Joined(Seeing):
         self.expect(2, "join", str(eyes), str(model), str(self.home / "no.gguf"))
 
 
+class Activation(Seeing):
+    """What a vision file says of its tower's activation."""
+
+    def test_a_tower_whose_file_names_none_answers(self):
+        data = ROOT / "tests/data/vision"
+        eyes = (data / "mmproj-tiny-qwen2_5_vl.gguf").read_bytes()
+        key = b"clip.use_silu"
+        self.assertEqual(eyes.count(key), 1)
+        absent, false = self.home / "absent.gguf", self.home / "false.gguf"
+        absent.write_bytes(eyes.replace(key, b"clip.use_none"))
+        flag = eyes.index(key) + len(key) + 4  # after the type of the value
+        self.assertEqual(eyes[flag], 1)
+        false.write_bytes(eyes[:flag] + b"\0" + eyes[flag + 1:])
+        ask = ("run", data / "tiny-qwen2_5_vl.gguf", "-i", data / "100x40.png", "-n", "4", "--temp", "0", "--json", "What is it?")
+        answers = [json.loads(self.expect(0, *ask, "--mmproj", path, stdin=None).stdout)["ids"] for path in (absent, false)]
+        self.assertEqual(answers[0], answers[1])
+
+
 class Kept(Seeing):
     """A conversation about pictures that is saved and loaded again."""
 

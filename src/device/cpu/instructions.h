@@ -293,6 +293,7 @@ size_t attention_part_bytes(int head_dim, int threads);
 
 // out[i] = activation(gate[i]) * up[i]; out may be gate or up.
 using GatedActivation = void (*)(const float* gate, const float* up, int64_t n, float* out);
+// Never null.
 GatedActivation gated_activation(const KernelTable& kernels, Activation activation);
 
 // Writes the group of each of the step's rows: those that the step gives, else each row alone or its whole sequence.

@@ -96,6 +96,12 @@ void rms_norm(const float* x, int64_t n, float eps, float* out) {
 void gelu_gate(const float* gate, const float* up, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = 0.5F * gate[i] * (1 + std::erf(gate[i] * 0.7071067812F)) * up[i];
 }
+void quick_gelu_gate(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = gate[i] / (1 + std::exp(-kQuickGelu * gate[i])) * up[i];
+}
+void tanh_gate(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = std::tanh(gate[i]) * up[i];
+}
 
 }  // namespace
 
@@ -104,13 +110,13 @@ GatedActivation gated_activation(const KernelTable& kernels, Activation activati
     case Activation::silu: return kernels.swiglu;
     case Activation::gelu_tanh: return kernels.geglu;
     case Activation::gelu: return gelu_gate;
+    case Activation::gelu_quick: return quick_gelu_gate;
     case Activation::sigmoid: return sigmoid_gate;
     case Activation::relu_squared: return relu_squared_gate;
+    case Activation::tanh: return tanh_gate;
     case Activation::identity: return multiply;
-    case Activation::gelu_quick:
-    case Activation::tanh: break;  // no model gates by them
   }
-  return nullptr;
+  __builtin_unreachable();
 }
 
 void run(const EmbedStep& s, StepContext& context) {

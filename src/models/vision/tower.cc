@@ -45,6 +45,7 @@ TowerParams read_tower(WeightReader& r, VisionModel& model) {
     r.complain(fmt::format("{} heads do not fit a width of {}.", p.heads, p.width));
   if (std::ranges::any_of(deviation, [](float d) { return !(d > 0); }))
     r.complain("The standard deviations of pictures must be above 0.");
+  // Files that say neither mean the GELU of OpenAI's CLIP, also where it gates.
   p.activation = r.flag_or("use_gelu", false)   ? Activation::gelu_tanh
                  : r.flag_or("use_silu", false) ? Activation::silu
                                                 : Activation::gelu_quick;
