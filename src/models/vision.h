@@ -88,6 +88,8 @@ struct VisionModel {
   std::vector<VisionStage> stages;
   std::vector<float> mark;  // [E] of BlendedRow; empty where there is none
   bool whole = false;       // rows of one tile see each other in the language model
+  // Texts of `cut` that are one token each in the language models that this was made for.
+  std::vector<std::string> markers;
   int64_t joined_side = 0;  // above 0: rows stand in the plane (Step::where) in the language model; patches of a row
   std::function<CutPicture(const Image& picture, const PictureDetail& detail)> cut;
   std::function<TileLayout(PatchGrid grid)> layout;

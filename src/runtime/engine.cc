@@ -23,6 +23,7 @@
 #include "runtime/session.h"
 #include "runtime/sight.h"
 #include "runtime/state_store.h"
+#include "runtime/vision_match.h"
 #include "runtime/weight_binding.h"
 #include "tensor/packed.h"
 
@@ -271,13 +272,11 @@ class LocalEngine final : public Engine {
                      .precision = options.precision,
                      .log = options.log},
          .open_device = [name = options.device, device = device_options(options)] { return open_device(name, device); },
-         .model = options.model,
-         .model_width = model.width,
-         .model_levels = model.picture_levels,
          .step_rows = step,
          .bricks = options.vision_bricks,
          .cache = {.folder = options.picture_cache, .most_bytes = options.picture_cache_bytes, .log = options.log}}));
-    return {};
+    return check_match({.model = model, .tokenizer = *tokenizer_, .file = file_.subject()},
+                       {.model = sight_->model(), .file = options.vision.native()});
   }
 
   void describe(const Model& model) {

@@ -41,14 +41,6 @@ Sha256Digest encoder_digest(const GgufFile& file, const VisionOptions& options) 
 Result<std::unique_ptr<Sight>> Sight::open(Device& reader, const SightOptions& options) {
   GgufFile file = TRY(GgufFile::open(options.encoder.file));
   VisionModel model = TRY(build_vision(file));
-  if (model.width != options.model_width * model.levels || model.levels != options.model_levels) {
-    return fail(
-        ErrorCode::invalid_argument,
-        fmt::format("{} makes rows of {} numbers, but {} reads rows of {}: they do not belong together. Use the "
-                    "file that was published with the language model (--mmproj FILE), or none (--no-mmproj).",
-                    options.encoder.file.string(), model.width, options.model.string(),
-                    options.model_width * options.model_levels));
-  }
   std::unique_ptr<Sight> sight(new Sight(std::move(file), std::move(model), options));
   const int64_t step_rows = std::max(options.step_rows, sight->least_step_rows());
   const auto slot = static_cast<size_t>(VisionEncoder::kPieceRows * sight->model_.width);

@@ -11,7 +11,6 @@
 
 #include <atomic>
 #include <deque>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -34,10 +33,7 @@ namespace nanomind {
 struct SightOptions {
   VisionOptions encoder;
   std::function<Result<std::unique_ptr<Device>>()> open_device;  // of the bricks; called on the thread
-  std::filesystem::path model;                                   // of the language model, for errors
-  int64_t model_width = 0;                                       // E of the language model
-  int64_t model_levels = 1;                                      // Model::picture_levels
-  int64_t step_rows = 0;                                         // most rows that one of its steps reads
+  int64_t step_rows = 0;                                         // most rows that a step of the language model reads
   VisionBricks bricks = VisionBricks::stay;
   PictureCacheOptions cache;
 };
@@ -57,8 +53,7 @@ struct PictureInputs {
 
 class Sight {
  public:
-  // Reads the file's header only. Errors: those of build_vision; invalid_argument when the rows do not fit the language
-  // model.
+  // Reads the file's header only. Errors: those of build_vision.
   // `reader` is the device of the language model, in whose memory rows are handed over; it outlives the result.
   static Result<std::unique_ptr<Sight>> open(Device& reader, const SightOptions& options);
   ~Sight();

@@ -29,8 +29,6 @@ class SightTest : public ::testing::Test {
     folder_ = std::filesystem::temp_directory_path() / ("nanomind-sight-test-" + std::to_string(::getpid()));
     options_ = {.encoder = {.file = kModel / "mmproj-tinyvision-smollm2-135m-q8_0.gguf", .packed_folder = folder_},
                 .open_device = [] { return open_device("cpu", {.threads = 2}); },
-                .model = "the language model",
-                .model_width = kWidth,
                 .step_rows = 64};
     reader_ = std::move(*open_device("cpu", {.threads = 1}));
   }
@@ -82,13 +80,7 @@ TEST_F(SightTest, RowsAreThoseOfTheCard) {
   EXPECT_GE(checked, 4);
 }
 
-TEST_F(SightTest, AnotherModelsEyesAreRefusedWithBothWidths) {
-  options_.model_width = 896;
-  const auto refused = Sight::open(*reader_, options_);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
-  EXPECT_NE(refused.error().message.find("576"), std::string::npos);
-  EXPECT_NE(refused.error().message.find("896"), std::string::npos);
+TEST_F(SightTest, AFileThatDoesNotSeeIsRefused) {
   options_.encoder.file = "tests/data/tiny-llama.gguf";
   const auto text = Sight::open(*reader_, options_);
   ASSERT_FALSE(text);

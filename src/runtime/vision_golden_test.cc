@@ -141,14 +141,10 @@ TEST_P(VisionGolden, RowsAreThoseOfTheReference) {
       SCOPED_TRACE(isa + " " + c["pictures"].dump());
       const auto expected = floats_of_base64(c["rows"].get<std::string>());
       const auto width = c["row_width"].get<int64_t>();
-      const int64_t levels = GetParam() == "qwen3_vl" ? 3 : 1;
       auto sight = Sight::open(
           *reader,
           {.encoder = {.file = mmproj(), .packed_folder = folder_, .precision = PromptPrecision::high, .log = {}},
            .open_device = [&] { return open_device("cpu", {.threads = 2, .isa = isa}); },
-           .model = "the language model",
-           .model_width = width / levels,
-           .model_levels = levels,
            .step_rows = 64});
       ASSERT_TRUE(sight) << sight.error().message;
       std::vector<TokenId> tokens;

@@ -42,6 +42,7 @@ Result<VisionModel> build_gemma3_vision(const GgufFile& file) {
   const int64_t side = TRY(record_projector(file, model, p));
   model.most_patches = p.side() * p.side();
   model.whole = true;
+  model.markers = {"<start_of_image>", "<end_of_image>"};
   const auto pixels = static_cast<int>(p.image_size);
   model.cut = [pixels](const Image& picture, const PictureDetail&) { return squash(picture, {pixels, pixels}); };
   model.layout = [side](PatchGrid grid) { return square_layout(grid, side); };

@@ -116,6 +116,7 @@ Result<VisionModel> build_idefics3(const GgufFile& file) {
                                              std::min<int64_t>(4 * p.image_size, kMostSide), p.image_size, kMostSide))};
   TRY(r.check());
   model.most_patches = p.side() * p.side();
+  model.markers = {"<fake_token_around_image>"};  // the others are not, in the first models
   model.cut = [cutting](const Image& picture, const PictureDetail& detail) {
     return cut_picture(picture, cutting, detail);
   };

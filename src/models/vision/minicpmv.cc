@@ -230,6 +230,7 @@ Result<VisionModel> build_minicpmv4_6(const GgufFile& file) {
                         .numbered = r.flag_or("vision.use_image_id", true)};
   TRY(r.check());
   model.most_patches = slicing.most_patches();
+  model.markers = {"<image>", "</image>", "<slice>", "</slice>"};
   model.cut = [slicing](const Image& picture, const PictureDetail& detail) {
     Slicing chosen = slicing;
     if (detail.most_tiles) chosen.most = std::min(chosen.most, *detail.most_tiles);

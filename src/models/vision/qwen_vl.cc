@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string>
+#include <string_view>
 
 #include "media/resize.h"
 #include "models/vision/registry.h"
@@ -16,6 +18,7 @@ namespace nanomind {
 namespace {
 
 constexpr int64_t kSide = 2, kJoined = kSide * kSide;  // patches of a row
+constexpr std::string_view kStart = "<|vision_start|>", kEnd = "<|vision_end|>";
 constexpr double kTheta = 10000.0;
 // Of a picture, whatever the file allows: the publisher recommends this many, and a board can wait for no more.
 constexpr int64_t kMostRows = 1280;
@@ -57,9 +60,9 @@ PixelLimits read_limits(WeightReader& r, const TowerParams& p, PixelLimits usual
 CutPicture cut_picture(const Image& picture, int factor, PixelLimits limits) {
   const Size size = smart_size(picture.size, factor, limits);
   CutPicture cut;
-  cut.add_text("<|vision_start|>");
+  cut.add_text(std::string(kStart));
   cut.add_tile(resize(picture, size, Filter::bicubic), place_of(picture.size, size, 0, 0));
-  cut.add_text("<|vision_end|>");
+  cut.add_text(std::string(kEnd));
   return cut;
 }
 
@@ -150,6 +153,7 @@ Result<void> record_qwen25_projector(const GgufFile& file, VisionModel& model, c
 void finish(VisionModel& model, const TowerParams& p, PixelLimits limits) {
   model.most_patches = limits.most / (p.patch_size * p.patch_size);
   model.joined_side = kSide;
+  model.markers = {std::string(kStart), std::string(kEnd)};
   model.cut = [factor = static_cast<int>(kSide * p.patch_size), limits](const Image& picture, const PictureDetail&) {
     return cut_picture(picture, factor, limits);
   };
