@@ -9,6 +9,7 @@
 #include "cli/file_work.h"
 #include "cli/quantity.h"
 #include "convert/join.h"
+#include "runtime/vision_match.h"
 
 namespace nanomind {
 namespace {
@@ -24,7 +25,9 @@ Result<void> run(const Context& context, const JoinFlags& flags) {
   const std::filesystem::path target = path(flags.output);
   TRY(check_target(path(flags.model), target));
   TRY(check_target(path(flags.vision), target));
-  const uint64_t bytes = TRY(join_files(path(flags.model), path(flags.vision), target));
+  const uint64_t bytes =
+      TRY(join_files(path(flags.model), path(flags.vision), target,
+                     [](const GgufFile& model, const GgufFile& vision) { return check_match(model, vision); }));
   context.console.note(fmt::format("{}: {}", target.string(), format_bytes(bytes)));
   return {};
 }

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "convert/gguf_copy.h"
-#include "format/gguf.h"
 #include "format/gguf_writer.h"
 
 namespace nanomind {
@@ -32,9 +31,10 @@ Result<void> check_pair(const GgufFile& model, const GgufFile& vision) {
 }  // namespace
 
 Result<uint64_t> join_files(const std::filesystem::path& model, const std::filesystem::path& vision,
-                            const std::filesystem::path& target) {
+                            const std::filesystem::path& target, const PairCheck& check) {
   const GgufFile files[] = {TRY(GgufFile::open(model)), TRY(GgufFile::open(vision))};
   TRY(check_pair(files[0], files[1]));
+  TRY(check(files[0], files[1]));
   GgufMetadata metadata;
   std::vector<const GgufTensor*> tensors;
   std::vector<GgufTensorSpec> specs;

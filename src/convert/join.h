@@ -5,15 +5,20 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 
 #include "base/result.h"
+#include "format/gguf.h"
 
 namespace nanomind {
 
+// Whether two such files belong together, which takes the engine to know; success or its error.
+using PairCheck = std::function<Result<void>(const GgufFile& model, const GgufFile& vision)>;
+
 // Returns the size of what was written, in bytes. Errors: not_found, corrupt; invalid_argument when the files are not
-// such a pair, when one is only part of a model, or when they name a tensor alike; no_space, io. `target` then is as
-// before.
+// such a pair, when one is only part of a model, or when they name a tensor alike; those of `check`, which is asked
+// before anything is written; no_space, io. `target` then is as before.
 Result<uint64_t> join_files(const std::filesystem::path& model, const std::filesystem::path& vision,
-                            const std::filesystem::path& target);
+                            const std::filesystem::path& target, const PairCheck& check);
 
 }  // namespace nanomind

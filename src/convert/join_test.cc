@@ -16,6 +16,8 @@ namespace {
 const std::filesystem::path kModel = "tests/data/vision/tiny-idefics3.gguf";
 const std::filesystem::path kVision = "tests/data/vision/mmproj-tiny-idefics3.gguf";
 
+Result<void> any(const GgufFile&, const GgufFile&) { return {}; }
+
 class JoinTest : public ::testing::Test {
  protected:
   void TearDown() override { std::filesystem::remove(target_); }
@@ -24,7 +26,7 @@ class JoinTest : public ::testing::Test {
 };
 
 TEST_F(JoinTest, TheFileHasWhatBothHad) {
-  const auto bytes = join_files(kModel, kVision, target_);
+  const auto bytes = join_files(kModel, kVision, target_, any);
   ASSERT_TRUE(bytes) << bytes.error().message;
   EXPECT_EQ(*bytes, std::filesystem::file_size(target_));
   const auto joined = GgufFile::open(target_), model = GgufFile::open(kModel), vision = GgufFile::open(kVision);
@@ -50,7 +52,7 @@ TEST_F(JoinTest, AnAlignmentOfTheSourceIsNotCopied) {
     auto writer = GgufWriter::create(aligned, metadata, {});
     ASSERT_TRUE(writer && writer->finish());
   }
-  const auto joined_bytes = join_files(aligned, kVision, target_);
+  const auto joined_bytes = join_files(aligned, kVision, target_, any);
   std::filesystem::remove(aligned);
   ASSERT_TRUE(joined_bytes) << joined_bytes.error().message;
   const auto joined = GgufFile::open(target_), vision = GgufFile::open(kVision);
@@ -61,15 +63,25 @@ TEST_F(JoinTest, AnAlignmentOfTheSourceIsNotCopied) {
 
 TEST_F(JoinTest, OnlyAModelAndAVisionFileInThisOrder) {
   for (const auto& [first, second] : {std::pair{kVision, kModel}, {kModel, kModel}, {kVision, kVision}}) {
-    const auto refused = join_files(first, second, target_);
+    const auto refused = join_files(first, second, target_, any);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
     EXPECT_FALSE(std::filesystem::exists(target_));
   }
-  ASSERT_TRUE(join_files(kModel, kVision, target_));
-  const auto twice = join_files(target_, kVision, target_.string() + "2");
+  ASSERT_TRUE(join_files(kModel, kVision, target_, any));
+  const auto twice = join_files(target_, kVision, target_.string() + "2", any);
   ASSERT_FALSE(twice);
   EXPECT_NE(twice.error().message.find("already"), std::string::npos) << twice.error().message;
+}
+
+TEST_F(JoinTest, NothingIsWrittenOfAPairThatIsRefused) {
+  const auto refused = join_files(kModel, kVision, target_, [](const GgufFile& model, const GgufFile& vision) {
+    return fail(ErrorCode::invalid_argument, model.subject() + " and " + vision.subject());
+  });
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, kModel.string() + " and " + kVision.string());
+  EXPECT_FALSE(std::filesystem::exists(target_));
+  EXPECT_FALSE(std::filesystem::exists(target_.string() + ".partial"));
 }
 
 }  // namespace

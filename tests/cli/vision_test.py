@@ -42,6 +42,15 @@ class Joined(Seeing):
         self.expect(2, "run", str(both), "--no-mmproj", *ask)
         self.expect(2, "join", str(eyes), str(model), str(self.home / "no.gguf"))
 
+    def test_halves_that_do_not_belong_together_stay_apart(self):
+        data, both = ROOT / "tests/data/vision", self.home / "both.gguf"
+        message = self.expect(2, "join", data / "tiny-idefics3.gguf", EYES, both).stderr.decode()
+        for part in ("makes rows of 576", "reads rows of 48", "do not belong together"):
+            self.assertIn(part, message)
+        message = self.expect(2, "join", data / "tiny-idefics3.gguf", data / "mmproj-tiny-gemma3.gguf", both).stderr.decode()
+        self.assertIn("<start_of_image>", message)
+        self.assertEqual(list(self.home.glob("both.gguf*")), [])
+
 
 class Activation(Seeing):
     """What a vision file says of its tower's activation."""
