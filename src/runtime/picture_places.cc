@@ -165,7 +165,13 @@ Result<std::string> PicturePlaces::render(const ChatTemplate& chat_template, con
     message.content.insert(0, marks);
     message.pictures.clear();
   }
-  return render_in_any_order(chat_template, messages, options);
+  std::string text = TRY(render_in_any_order(chat_template, messages, options));
+  for (size_t i = 0; i < pictures_.size(); ++i) {
+    if (text.find(mark(i)) == std::string::npos)
+      return fail(ErrorCode::unsupported,
+                  "The model's chat template leaves out a message that has a picture; show it in a question instead.");
+  }
+  return text;
 }
 
 std::vector<TokenId> PicturePlaces::encode(const Tokenizer& tokenizer, std::string_view text,

@@ -19,8 +19,8 @@ class PicturePlaces {
  public:
   // The pictures of the messages, before their contents.
   explicit PicturePlaces(std::span<const Message> messages);
-  // The text that a template makes of the messages, in any order of roles, with marks where pictures belong. A template
-  // that drops a message drops its pictures. Errors: those of ChatTemplate::render.
+  // The text that a template makes of the messages, in any order of roles, with marks where pictures belong. Errors:
+  // those of ChatTemplate::render; unsupported when the template drops a message that has pictures.
   Result<std::string> render(const ChatTemplate& chat_template, const TemplateOptions& options) const;
   // Tokens of such a text, with the pictures where they belong. Text and the markers beside it are read as one, with
   // control tokens recognised, but not those that a person wrote to mean a picture.

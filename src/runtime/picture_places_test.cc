@@ -165,6 +165,21 @@ TEST(PicturePlaces, UnknownPlaceholdersAreNotWritten) {
   }
 }
 
+TEST(PicturePlaces, APictureThatATemplateDropsIsAnError) {
+  const auto chat_template =
+      parse("{% for m in messages %}{% if m.role != 'tool' %}{{ m.content }}{% endif %}{% endfor %}");
+  const auto rendered = [&](const std::string& role) {
+    const std::vector<Message> messages{{.role = role, .content = "one", .pictures = {rows({-1})}},
+                                        {.role = "user", .content = "two"}};
+    return PicturePlaces(messages).render(chat_template, {});
+  };
+  EXPECT_TRUE(rendered("user"));
+  const auto dropped = rendered("tool");
+  ASSERT_FALSE(dropped);
+  EXPECT_EQ(dropped.error().code, ErrorCode::unsupported);
+  EXPECT_NE(dropped.error().message.find("leaves out a message that has a picture"), std::string::npos);
+}
+
 // Orders that a template refuses are changed, and pictures come along.
 TEST(PicturePlaces, PicturesFollowTheirMessages) {
   const auto tokenizer = tokenizer_of("vision/tiny-gemma3.gguf");

@@ -24,7 +24,8 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kFamilies[] = {"gemma3", "idefics3", "llava_onevision", "minicpmv4_6"};
+const std::string kFamilies[] = {"gemma3",      "idefics3",   "llava",   "llava_onevision",
+                                 "minicpmv4_6", "qwen2_5_vl", "qwen3_vl"};
 
 std::string read(const std::string& name) {
   std::ifstream stream("tests/data/pictures/" + name, std::ios::binary);
@@ -299,12 +300,14 @@ TEST_F(PictureFieldCases, Img16PicturesAreCutTheSameWayAndNotIntoMoreThanSaid) {
   }
 }
 
-// The middle of what is darker than the border of the tile.
+// What LLaVA pads with, so that it takes no part in the middle of what is darker.
+constexpr Rgb kCanvas{122, 116, 104};
+
 std::pair<double, double> dark_middle(const Image& tile) {
   double sum = 0, x_sum = 0, y_sum = 0;
   for (int y = 0; y < tile.size.height; ++y) {
     for (int x = 0; x < tile.size.width; ++x) {
-      const double weight = 200 - tile.row(y)[3 * x];  // below 0 where a filter overshoots
+      const double weight = kCanvas.red - tile.row(y)[3 * x];  // below 0 where a filter overshoots
       sum += weight;
       x_sum += weight * (x + 0.5);
       y_sum += weight * (y + 0.5);
@@ -315,10 +318,10 @@ std::pair<double, double> dark_middle(const Image& tile) {
 
 TEST_F(PictureFieldCases, Img19PlacesOfTilesLeadBackToTheOriginal) {
   Image picture({1000, 500});
-  fill(picture, {200, 200, 200});
+  fill(picture, kCanvas);
   constexpr double kX = 700, kY = 340;
   for (int y = 300; y < 380; ++y) {
-    for (int x = 660; x < 740; ++x) std::fill_n(picture.row(y) + 3 * x, 3, uint8_t{50});
+    for (int x = 660; x < 740; ++x) std::fill_n(picture.row(y) + 3 * x, 3, uint8_t{10});
   }
   for (const std::string& family : kFamilies) {
     const CutPicture cut = vision(family).cut(picture, {});
@@ -346,6 +349,26 @@ TEST_F(PictureFieldCases, Img19PlacesOfTilesLeadBackToTheOriginal) {
     EXPECT_EQ(seen.size, picture.size);
     ASSERT_EQ(seen.tiles.size(), cut.places.size());
     for (size_t i = 0; i < seen.tiles.size(); ++i) EXPECT_EQ(seen.tiles[i].left, cut.places[i].left);
+  }
+}
+
+// Whoever shows them: a person, or a tool in its result.
+TEST_F(PictureFieldCases, Img21PicturesOfAnyRoleAreSeen) {
+  for (const std::string& family : kFamilies) {
+    const auto engine = load(family);
+    const SeenPicture seen = see(*engine, square(32, 32, kRed));
+    for (const std::string role : {"user", "system", "assistant", "tool"}) {
+      SCOPED_TRACE(family + " " + role);
+      std::vector<Message> messages{{.role = "user", .content = "Look."},
+                                    {.role = "assistant", .content = "I do."},
+                                    {.role = role, .content = "Here.", .pictures = {seen.prompt}}};
+      if (role != "user") messages.push_back({.role = "user", .content = "What is it?"});
+      const auto prompt = engine->chat_prompt(messages, {});
+      ASSERT_TRUE(prompt) << prompt.error().message;
+      std::vector<TokenId> rows;
+      std::ranges::copy_if(prompt->tokens, std::back_inserter(rows), [](TokenId token) { return token < 0; });
+      EXPECT_EQ(static_cast<int64_t>(rows.size()), seen.rows);
+    }
   }
 }
 

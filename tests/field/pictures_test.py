@@ -2,6 +2,7 @@
 """Field cases of pictures (docs/field-cases.md), as users of the program meet them; on a tiny random model that sees."""
 import json
 import pathlib
+import socket
 import struct
 import sys
 import zlib
@@ -83,6 +84,18 @@ class FieldCases(ProgramTest):
             # The tile to the right of the first begins where that ends.
             self.assertAlmostEqual(seen["tiles"][1]["left"], first["left"] + side / first["scale_x"])
         self.assertNotIn("pictures", self.ask())
+
+    def test_img_22_an_address_is_refused_without_a_connection(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.setblocking(False)
+            for scheme in ("http", "https"):
+                address = f"{scheme}://127.0.0.1:{server.getsockname()[1]}/photo.png"
+                message = self.expect(1, "run", *MODEL, "-i", address, "What?", stdin=None).stderr.decode()
+                self.assertIn(f"{address} is an address", message)
+                talk = self.expect(0, "chat", *MODEL, "-n", "2", stdin=f"/image {address}\nWhat?\n")
+                self.assertIn("is an address", talk.stderr.decode())
+                self.assertNotEqual(talk.stdout, b"")
+            self.assertRaises(BlockingIOError, server.accept)
 
 
 if __name__ == "__main__":
