@@ -185,13 +185,17 @@ class Pictures(ProgramTest):
         self.assertIn("do not belong together", done.stderr.decode())
 
     @unittest.skipUnless(real_model(), "needs smollm2-135m")
-    def test_a_picture_is_named(self):
+    def test_pictures_are_answered_as_by_the_references(self):
         eyes = ROOT / "models/tinyvision/mmproj-tinyvision-smollm2-135m-q8_0.gguf"
         samples = json.loads((ROOT / "models/tinyvision/samples.json").read_text())["samples"]
-        for sample in samples[:3]:
+        self.assertEqual(len(samples), 18)
+        for sample in samples:
             picture = ROOT / "models/tinyvision" / sample["file"]
-            done = self.expect(0, "run", real_model(), "--temp", "0", "--mmproj", eyes, "-i", picture, sample["question"])
-            self.assertEqual(done.stdout.decode().strip(), sample["pytorch_fp32_greedy"])
+            with self.subTest(sample["file"]):
+                done = self.expect(0, "run", real_model(), "--temp", "0", "--mmproj", eyes, "-i", picture, sample["question"])
+                answer = done.stdout.decode().strip()
+                self.assertEqual(answer, sample["pytorch_fp32_greedy"])
+                self.assertEqual(answer, sample["llama_cpp_f16"])
 
 
 class Tools(ProgramTest):
