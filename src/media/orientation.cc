@@ -4,6 +4,7 @@
 #include <libexif/exif-data.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -40,6 +41,14 @@ constexpr Turn kTurns[] = {
     {true, true, false},   // 8
 };
 
+// The standard has a SHORT here, and some writers a LONG; 0 for anything else.
+uint32_t number_of(const ExifEntry& entry, ExifByteOrder order) {
+  if (entry.data == nullptr) return 0;
+  if (entry.format == EXIF_FORMAT_SHORT && entry.size >= 2) return exif_get_short(entry.data, order);
+  if (entry.format == EXIF_FORMAT_LONG && entry.size >= 4) return exif_get_long(entry.data, order);
+  return 0;
+}
+
 }  // namespace
 
 int exif_orientation(std::span<const std::byte> exif) {
@@ -56,9 +65,8 @@ int exif_orientation(std::span<const std::byte> exif) {
   exif_data_set_option(parsed.get(), EXIF_DATA_OPTION_DONT_CHANGE_MAKER_NOTE);
   exif_data_load_data(parsed.get(), data.data(), static_cast<unsigned>(data.size()));
   const ExifEntry* entry = exif_content_get_entry(parsed->ifd[EXIF_IFD_0], EXIF_TAG_ORIENTATION);
-  if (entry == nullptr || entry->format != EXIF_FORMAT_SHORT || entry->data == nullptr || entry->size < 2) return 1;
-  const int orientation = exif_get_short(entry->data, exif_data_get_byte_order(parsed.get()));
-  return orientation >= 1 && orientation <= 8 ? orientation : 1;
+  const uint32_t orientation = entry == nullptr ? 0 : number_of(*entry, exif_data_get_byte_order(parsed.get()));
+  return orientation >= 1 && orientation <= 8 ? static_cast<int>(orientation) : 1;
 }
 
 Image oriented(Image image, int orientation) {

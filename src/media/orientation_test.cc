@@ -27,6 +27,18 @@ TEST(OrientationTest, PicturesOfAllEightAreUpright) {
   }
 }
 
+// A LONG where a SHORT should be, as Pillow reads it too.
+TEST(OrientationTest, TheTagMayBeWider) {
+  std::string file = read_picture("arrow6.jpg");
+  constexpr std::string_view kShort = "\1\x12\0\3\0\0\0\1\0\6\0\0"sv, kLong = "\1\x12\0\4\0\0\0\1\0\0\0\6"sv;
+  const size_t at = file.find(kShort);
+  ASSERT_NE(at, std::string::npos);
+  file.replace(at, kShort.size(), kLong);
+  const auto image = decode_image(as_bytes(file)), other = decode_image(as_bytes(read_picture("arrow6.jpg")));
+  ASSERT_TRUE(image && other);
+  EXPECT_EQ(*image, *other);
+}
+
 TEST(OrientationTest, TurnsPicturesLargerThanASquareOfTheLoop) {
   Image image({101, 67});
   for (size_t i = 0; i < image.pixels.size(); ++i) image.pixels[i] = static_cast<uint8_t>(i * 31 >> 3);
@@ -45,6 +57,8 @@ TEST(OrientationTest, TurnsPicturesLargerThanASquareOfTheLoop) {
 TEST(ExifTest, ReadsBothByteOrders) {
   EXPECT_EQ(exif_orientation(as_bytes("II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0\0\0\0\0"sv)), 6);
   EXPECT_EQ(exif_orientation(as_bytes("MM\0*\0\0\0\x08\0\1\1\x12\0\3\0\0\0\1\0\x08\0\0\0\0\0\0"sv)), 8);
+  EXPECT_EQ(exif_orientation(as_bytes("II*\0\x08\0\0\0\1\0\x12\1\4\0\1\0\0\0\6\0\0\0\0\0\0\0"sv)), 6);
+  EXPECT_EQ(exif_orientation(as_bytes("MM\0*\0\0\0\x08\0\1\1\x12\0\4\0\0\0\1\0\0\0\x08\0\0\0\0"sv)), 8);
   EXPECT_EQ(exif_orientation(as_bytes("Exif\0\0MM\0*\0\0\0\x08\0\1\1\x12\0\3\0\0\0\1\0\3\0\0\0\0\0\0"sv)), 3);
 }
 
@@ -53,6 +67,7 @@ TEST(ExifTest, NonsenseIsUpright) {
        {""sv, "Exif"sv, "II*\0"sv, "rubbish that is no TIFF header"sv,
         "II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\x09\0\0\0\0\0\0\0"sv,  // 9
         "II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\0\0\0\0\0\0\0\0"sv,    // 0
+        "II*\0\x08\0\0\0\1\0\x12\1\4\0\1\0\0\0\6\0\1\0\0\0\0\0"sv,    // 65542
         "II*\0\x08\0\0\0\1\0\x12\1\2\0\1\0\0\0\6\0\0\0\0\0\0\0"sv,    // text
         "II*\0\xFF\xFF\xFF\x7F\1\0\x12\1\3\0\1\0\0\0\6\0\0\0"sv}) {   // a directory far outside
     EXPECT_EQ(exif_orientation(as_bytes(bytes)), 1);
