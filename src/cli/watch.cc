@@ -95,8 +95,23 @@ class Watch {
  private:
   bool ends(const StoppingInterrupt& stop) const { return stop.requested() || context_.out.failed(); }
 
+  // Passes over what cannot be read, if there is anything else.
+  Result<std::optional<Frame>> next_frame(Camera& camera, StoppingInterrupt& stop) {
+    for (;;) {
+      auto frame = camera.take(stop.interrupt().flag());
+      if (frame) {
+        if (!*frame && !seen_any_ && damaged_) return std::unexpected(*damaged_);
+        seen_any_ = true;
+        return frame;
+      }
+      if (frame.error().code != ErrorCode::corrupt) return frame;
+      context_.log.warning(frame.error().message);
+      damaged_ = frame.error();
+    }
+  }
+
   Result<std::optional<Look>> take(Camera& camera, StoppingInterrupt& stop) {
-    const auto frame = TRY(camera.take(stop.interrupt().flag()));
+    const auto frame = TRY(next_frame(camera, stop));
     if (!frame) return std::nullopt;
     Look look{.time = timestamp(), .difference = {}, .changed = true, .text = {}};
     const Thumbnail seen = thumbnail(frame->image);
@@ -146,6 +161,8 @@ class Watch {
   Session& session_;
   GenerateOptions options_;
   std::optional<Thumbnail> asked_about_;
+  std::optional<Error> damaged_;  // why a picture was passed over
+  bool seen_any_ = false;
 };
 
 Result<void> run(const Context& context, WatchFlags& flags) {

@@ -65,12 +65,18 @@ class Cameras(ProgramTest):
         self.assertEqual(len(blind), 1, "the first is asked about in any case")
 
     @unittest.skipUnless(real_model(), "needs smollm2-135m")
-    def test_a_camera_that_fails_ends_it(self):
-        folder = self.folder(MUSHROOM)
-        (folder / "99.png").write_bytes((folder / "00.png").read_bytes()[:200])
+    def test_a_damaged_picture_is_passed_over(self):
+        folder = self.folder(MUSHROOM, HORSE, MUSHROOM)
+        whole = (folder / "01.png").read_bytes()
+        (folder / "01.png").write_bytes(whole[:200])
+        done = self.expect(0, *self.watch("--camera", f"file:{folder}", "--threshold", "0", "--count", "2", "--json"), stdin=None)
+        self.assertEqual([json.loads(line)["changed"] for line in done.stdout.splitlines()], [True, False])
+        self.assertEqual(done.stderr.count(b"01.png"), 1)
+        for name in ("00.png", "02.png"):
+            (folder / name).write_bytes(whole[:100])
         done = self.expect(1, *self.watch("--camera", f"file:{folder}"), stdin=None)
-        self.assertIn(b"A mushroom.", done.stdout)
-        self.assertIn(b"99.png", done.stderr)
+        self.assertEqual(done.stdout, b"")
+        self.assertIn(b"02.png", done.stderr)
 
     @unittest.skipUnless(real_model(), "needs smollm2-135m")
     def test_interrupt_ends_the_wait_by_the_signal(self):

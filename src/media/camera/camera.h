@@ -26,8 +26,9 @@ class Camera {
  public:
   virtual ~Camera() = default;
   // The picture of now, not one that has waited in a queue. Nothing: there are no more (the end of a folder). Errors:
-  // io where the camera is lost or gives nothing in time, cancelled once `cancel` (may be null) is set and a signal, or
-  // the next frame, ends the wait.
+  // io where the camera is lost or gives nothing in time; cancelled once `cancel` (may be null) is set and a signal, or
+  // the next frame, ends the wait; corrupt for a picture of a folder that cannot be read, after which the next call
+  // takes the next one.
   virtual Result<std::optional<Frame>> take(const std::atomic<bool>* cancel) = 0;
   // For people: "/dev/video0, 1280x720 MJPEG".
   virtual std::string description() const = 0;

@@ -51,10 +51,11 @@ Result<std::optional<Frame>> FolderCamera::take(const std::atomic<bool>* cancel)
   if (cancel != nullptr && *cancel) return fail(ErrorCode::cancelled, "Stopped on request.");
   if (next_ == files_.size()) return std::nullopt;
   const std::filesystem::path& path = files_[next_++];
-  const MappedFile file = TRY(MappedFile::open(path));
-  auto image = decode_image(file.bytes());
-  if (!image) return fail(image.error().code, path.string() + ": " + image.error().message);
-  return Frame{.file = {file.bytes().begin(), file.bytes().end()}, .image = std::move(*image)};
+  const auto file = MappedFile::open(path);
+  if (!file) return fail(ErrorCode::corrupt, file.error().message);
+  auto image = decode_image(file->bytes());
+  if (!image) return fail(ErrorCode::corrupt, path.string() + ": " + image.error().message);
+  return Frame{.file = {file->bytes().begin(), file->bytes().end()}, .image = std::move(*image)};
 }
 
 std::string FolderCamera::description() const {

@@ -55,8 +55,27 @@ TEST_F(FolderCameraTest, ErrorsNameWhatIsWrong) {
   ASSERT_FALSE(torn);
   EXPECT_EQ(torn.error().code, ErrorCode::corrupt);
   EXPECT_NE(torn.error().message.find("a.png"), std::string::npos);
+  EXPECT_FALSE((*camera)->take(nullptr).value());
   const std::atomic<bool> cancel{true};
   EXPECT_EQ((*camera)->take(&cancel).error().code, ErrorCode::cancelled);
+}
+
+TEST_F(FolderCameraTest, APictureThatCannotBeReadIsPassedOver) {
+  write("a.png", read_picture("arrow1.png").substr(0, 60));
+  write("b.png", read_picture("arrow2.png"));
+  write("c.png", read_picture("arrow3.png"));
+  const auto camera = open_camera("camera:file:" + folder_.string());
+  ASSERT_TRUE(camera);
+  std::filesystem::remove(folder_ / "b.png");
+  for (const char* name : {"a.png", "b.png"}) {
+    const auto bad = (*camera)->take(nullptr);
+    ASSERT_FALSE(bad);
+    EXPECT_EQ(bad.error().code, ErrorCode::corrupt);
+    EXPECT_NE(bad.error().message.find(name), std::string::npos);
+  }
+  const auto frame = (*camera)->take(nullptr);
+  ASSERT_TRUE(frame && *frame);
+  EXPECT_EQ((*frame)->image, decode_image(as_bytes(read_picture("arrow3.png"))).value());
 }
 
 TEST(CameraNameTest, IsToldFromAFilesName) {
