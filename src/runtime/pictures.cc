@@ -27,6 +27,14 @@ const Picture* Pictures::find(const PictureKey& source) const {
   return found == sources_.end() ? nullptr : &pictures_.at(found->second);
 }
 
+const Picture* Pictures::show(const PictureKey& source) {
+  const auto found = sources_.find(source);
+  if (found == sources_.end()) return nullptr;
+  Picture& picture = pictures_.at(found->second);
+  picture.shown = ++shown_;
+  return &picture;
+}
+
 const Picture* Pictures::of(TokenId token) const {
   const auto after = pictures_.upper_bound(token);
   if (token >= 0 || after == pictures_.begin()) return nullptr;
@@ -40,6 +48,7 @@ const Picture& Pictures::add(const PictureKey& source, Size size, std::shared_pt
   if (const auto found = sources_.find(source); found != sources_.end()) {
     Picture& picture = pictures_.at(found->second);
     picture.cut = std::move(cut);
+    picture.shown = ++shown_;
     return picture;
   }
   Picture picture{.source = source,
@@ -47,6 +56,7 @@ const Picture& Pictures::add(const PictureKey& source, Size size, std::shared_pt
                   .first = next_,
                   .places = cut->places,
                   .made_of = made_of,
+                  .shown = ++shown_,
                   .prompt = {},
                   .grids = {}};
   for (size_t i = 0; i < part_rows.size(); ++i) {
@@ -59,11 +69,13 @@ const Picture& Pictures::add(const PictureKey& source, Size size, std::shared_pt
   }
   CHECK(picture.count > 0);
   picture.cut = std::move(cut);
+  if (pictures_.size() == limits_.count) forget_oldest();
   sources_[source] = picture.last();
   return pictures_[picture.last()] = std::move(picture);
 }
 
 void Pictures::keep(TokenId first, int64_t begin, std::span<const float> rows) {
+  if (of(first) == nullptr) return;
   auto found = kept_of_.find(first);
   if (found == kept_of_.end()) {
     kept_.push_front({.first = first, .rows = {}});
@@ -77,18 +89,30 @@ void Pictures::keep(TokenId first, int64_t begin, std::span<const float> rows) {
   const size_t known = held - from;
   if (known >= rows.size()) return;
   kept.rows.insert(kept.rows.end(), rows.begin() + static_cast<int64_t>(known), rows.end());
-  bytes_ += (kept.rows.size() - held) * sizeof(float);
+  row_bytes_ += (kept.rows.size() - held) * sizeof(float);
   Picture& picture = pictures_.at(of(first)->last());
   if (has_rows(picture)) picture.cut.reset();
   make_room();
 }
 
 void Pictures::make_room() {
-  while (bytes_ > most_bytes_ && kept_.size() > 1) {
-    bytes_ -= kept_.back().rows.size() * sizeof(float);
+  while (row_bytes_ > limits_.row_bytes && kept_.size() > 1) {
+    row_bytes_ -= kept_.back().rows.size() * sizeof(float);
     kept_of_.erase(kept_.back().first);
     kept_.pop_back();
   }
+}
+
+void Pictures::forget_oldest() {
+  const auto oldest = std::ranges::min_element(pictures_, {}, [](const auto& entry) { return entry.second.shown; });
+  const Picture& picture = oldest->second;
+  if (const auto kept = kept_of_.find(picture.first); kept != kept_of_.end()) {
+    row_bytes_ -= kept->second->rows.size() * sizeof(float);
+    kept_.erase(kept->second);
+    kept_of_.erase(kept);
+  }
+  sources_.erase(picture.source);
+  pictures_.erase(oldest);
 }
 
 const float* Pictures::row(TokenId token) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures that an engine has seen: the tokens that stand for their rows in prompts, and those rows that are kept. Such
 // tokens are below 0 and no two pictures share one, so that prefixes with pictures are told apart as those of text are.
+// The pictures shown last are known; one that was forgotten gets other tokens when it comes again.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,7 @@ struct Picture {
   std::shared_ptr<const CutPicture> cut;  // null once its rows are kept
   std::vector<TilePlace> places;          // of its tiles
   Sha256Digest made_of{};                 // names its rows in a PictureCache
+  uint64_t shown = 0;                     // when: counted in pictures that were shown
   PicturePrompt prompt;
   std::vector<PatchGrid> grids;  // of the rows of each part, where they are those of a tile
 
@@ -44,20 +46,26 @@ struct Picture {
   TokenId last() const { return first - static_cast<TokenId>(count) + 1; }
 };
 
+struct PictureLimits {
+  size_t row_bytes = size_t{64} << 20;  // of the rows used last: of hundreds of pictures, or of tens for large models
+  size_t count = 1024;                  // pictures shown last
+};
+
 class Pictures {
  public:
-  // The rows used last are kept, within so many bytes.
-  Pictures(int64_t width, size_t most_bytes) : width_(width), most_bytes_(most_bytes) {}
+  Pictures(int64_t width, const PictureLimits& limits) : width_(width), limits_(limits) {}
 
-  // Null for one that was never here.
+  // Null for one that is not known.
   const Picture* find(const PictureKey& source) const;
+  // The same, shown once more.
+  const Picture* show(const PictureKey& source);
   // The picture that a token stands for, null for none.
   const Picture* of(TokenId token) const;
-  // `part_rows` are the rows of each part, as a grid or in one line. A picture that was here before keeps its tokens.
+  // `part_rows` are the rows of each part, as a grid or in one line. A picture that is known keeps its tokens.
   const Picture& add(const PictureKey& source, Size size, std::shared_ptr<const CutPicture> cut,
                      std::span<const PatchGrid> part_rows, const Sha256Digest& made_of = {});
 
-  // Keeps rows [n, width] of a picture from row `begin` on; rows come in order.
+  // Keeps rows [n, width] of a picture that is known from row `begin` on; rows come in order.
   void keep(TokenId first, int64_t begin, std::span<const float> rows);
   // Null when the row is not kept.
   const float* row(TokenId token) const;
@@ -71,9 +79,12 @@ class Pictures {
     std::vector<float> rows;
   };
   void make_room();
+  void forget_oldest();
 
   int64_t width_;
-  size_t most_bytes_, bytes_ = 0;
+  PictureLimits limits_;
+  size_t row_bytes_ = 0;
+  uint64_t shown_ = 0;
   std::map<TokenId, Picture> pictures_;                   // by the last token of each
   std::map<PictureKey, TokenId> sources_;                 // -> last token
   std::list<Kept> kept_;                                  // the one used last first

@@ -16,9 +16,6 @@
 namespace nanomind {
 namespace {
 
-// Rows of pictures that are kept in memory: some hundred pictures of small models, some tens of large ones.
-constexpr size_t kKeptBytes = size_t{64} << 20;
-
 // Slots beyond those that a step of the language model may hold: one that is written while it reads.
 constexpr int64_t kSpareSlots = 2;
 
@@ -34,6 +31,10 @@ Sha256Digest encoder_digest(const GgufFile& file, const VisionOptions& options) 
   hash.update(std::as_bytes(std::span(sample)));
   hash.update(std::as_bytes(std::span(numbers)));
   return hash.finish();
+}
+
+std::unexpected<Error> forgotten() {
+  return fail(ErrorCode::invalid_argument, "A picture of the conversation is not held any more; show it again.");
 }
 
 }  // namespace
@@ -55,7 +56,7 @@ Sight::Sight(GgufFile file, VisionModel model, const SightOptions& options)
     : options_(options),
       file_(std::move(file)),
       model_(std::move(model)),
-      pictures_(model_.width, kKeptBytes),
+      pictures_(model_.width, options.kept),
       encoder_id_(encoder_digest(file_, options_.encoder)) {
   if (!options_.cache.folder.empty()) cache_.emplace(options_.cache);
 }
@@ -70,7 +71,7 @@ Sight::~Sight() {
 Result<const Picture*> Sight::see(std::span<const std::byte> file, const PictureDetail& detail) {
   TRY(check_bytes(file.size()));
   const PictureKey source{.file = sha256(file), .detail = detail};
-  const Picture* known = pictures_.find(source);
+  const Picture* known = pictures_.show(source);
   if (known != nullptr && (known->cut != nullptr || pictures_.has_rows(*known))) return known;
   const Image image = TRY(decode_image(file));
   auto cut = std::make_shared<const CutPicture>(model_.cut(image, detail));
@@ -153,9 +154,10 @@ bool Sight::recall(const Picture& picture) {
 
 void Sight::store_made() {
   for (const TokenId first : std::exchange(made_, {})) {
-    const Picture& picture = *pictures_.of(first);
-    if (const std::span<const float> rows = pictures_.rows(picture); cache_ && !rows.empty())
-      cache_->store(picture.made_of, rows);
+    const Picture* picture = pictures_.of(first);
+    if (picture == nullptr || !cache_) continue;
+    if (const std::span<const float> rows = pictures_.rows(*picture); !rows.empty())
+      cache_->store(picture->made_of, rows);
   }
 }
 
@@ -248,6 +250,9 @@ Result<void> Sight::take(const std::atomic<bool>* cancel) {
 
 Result<void> Sight::append_inputs(std::span<const TokenId> before, std::span<const TokenId> tokens,
                                   const std::atomic<bool>* cancel, PictureInputs& inputs) {
+  const auto known = [&](TokenId token) { return token >= 0 || pictures_.of(token) != nullptr; };
+  const bool placed = model_.joined_side > 0;  // by the shapes of all of them
+  if (placed && !(std::ranges::all_of(before, known) && std::ranges::all_of(tokens, known))) return forgotten();
   const size_t given = inputs.given.size();
   if (const auto appended = append_rows(tokens, cancel, inputs.given); !appended) {
     inputs.given.resize(given);
@@ -266,8 +271,7 @@ Result<void> Sight::append_rows(std::span<const TokenId> tokens, const std::atom
       if (picture != nullptr) want(*picture, cancel);
       if (find(token) != nullptr) break;
       if (!thread_.joinable()) start();
-      if (!thread_.joinable())
-        return fail(ErrorCode::invalid_argument, "A picture of the prompt is not held any more; give it again.");
+      if (!thread_.joinable()) return forgotten();
       TRY(take(cancel));
     }
   }

@@ -35,7 +35,8 @@ struct SightOptions {
   std::function<Result<std::unique_ptr<Device>>()> open_device;  // of the bricks; called on the thread
   int64_t step_rows = 0;                                         // most rows that a step of the language model reads
   VisionBricks bricks = VisionBricks::stay;
-  PictureCacheOptions cache;
+  PictureLimits kept;         // in memory
+  PictureCacheOptions cache;  // on disk
 };
 
 // What a step is given of pictures besides its tokens: of Step, those of the same names.
@@ -77,7 +78,7 @@ class Sight {
   // (may be null) is set.
   void expect(std::span<const TokenId> tokens, const std::atomic<bool>* cancel);
   // Appends what a step with `tokens`, which come after those `before`, is given. Errors, which append nothing: those
-  // of append_rows.
+  // of append_rows, also for a picture of those before where rows stand in the plane.
   Result<void> append_inputs(std::span<const TokenId> before, std::span<const TokenId> tokens,
                              const std::atomic<bool>* cancel, PictureInputs& inputs);
   // Appends the rows of those of `tokens` that stand for some, waiting for them; valid until `done`. Errors: cancelled;

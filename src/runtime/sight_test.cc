@@ -273,6 +273,45 @@ TEST_F(SightTest, ManyPicturesGoThroughAFewSlots) {
   EXPECT_EQ(sight->statistics().encoded, static_cast<int64_t>(all.size()) / kRows);
 }
 
+// However many come, as those of a camera.
+TEST_F(SightTest, OnlySoManyPicturesAreKnown) {
+  options_.kept.count = 2;
+  const auto sight = open();
+  const auto one = see(*sight, "samples/00-emoji-what-is-it.png"), two = see(*sight, "samples/02-emoji-yes.png");
+  sight->expect(one, nullptr);  // is made while another takes its place
+  const auto three = see(*sight, "samples/03-emoji-no.png");
+  EXPECT_TRUE(rows(*sight, one));
+  sight->done();
+  const auto gone = rows(*sight, one);
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, ErrorCode::invalid_argument);
+  EXPECT_NE(gone.error().message.find("show it again"), std::string::npos);
+  EXPECT_TRUE(rows(*sight, two));
+  EXPECT_TRUE(rows(*sight, three));
+  const auto again = see(*sight, "samples/00-emoji-what-is-it.png");
+  EXPECT_NE(again, one);
+  EXPECT_TRUE(rows(*sight, again));
+}
+
+// Where rows stand depends on the pictures before them.
+TEST_F(SightTest, InThePlaneAForgottenPictureBeforeIsAnError) {
+  options_.encoder.file = "tests/data/vision/mmproj-tiny-qwen2_5_vl.gguf";
+  options_.kept.count = 1;
+  const auto sight = open();
+  const auto tokens = [&](const std::string& name) {
+    const auto file = MappedFile::open("tests/data/vision/" + name);
+    return (*sight->see(file->bytes()))->prompt[1].rows;
+  };
+  const auto one = tokens("64x64.png");
+  PictureInputs inputs;
+  EXPECT_TRUE(sight->append_inputs(one, std::vector<TokenId>{5}, nullptr, inputs));
+  const auto two = tokens("100x40.png");
+  inputs.clear();
+  EXPECT_FALSE(sight->append_inputs(one, two, nullptr, inputs));
+  EXPECT_TRUE(inputs.given.empty());
+  EXPECT_TRUE(sight->append_inputs({}, two, nullptr, inputs));
+}
+
 TEST_F(SightTest, TokensOfNoPictureAreAnError) {
   const auto sight = open();
   const auto found = rows(*sight, {-5});
@@ -291,7 +330,7 @@ std::shared_ptr<const CutPicture> cut() {
 
 TEST(Pictures, RowsUsedLastAreKeptUnderTokensOfTheirOwn) {
   constexpr std::array<PatchGrid, 2> kCounts{PatchGrid{}, PatchGrid{.rows = 1, .columns = 3}};
-  Pictures pictures(4, 3 * 4 * sizeof(float) * 2);  // two pictures of three rows
+  Pictures pictures(4, {.row_bytes = 3 * 4 * sizeof(float) * 2});  // two pictures of three rows
   const auto add = [&](uint8_t i) { return pictures.add(source(i), {}, cut(), kCounts).prompt[1].rows; };
   const auto keep = [&](TokenId first, float value) { pictures.keep(first, 0, std::vector<float>(12, value)); };
   const auto one = add(1), two = add(2);
@@ -314,6 +353,26 @@ TEST(Pictures, RowsUsedLastAreKeptUnderTokensOfTheirOwn) {
   EXPECT_EQ(pictures.row(-10), nullptr);
   // It has the tokens that it had, so that prefixes with it are still good.
   EXPECT_EQ(add(2), two);
+}
+
+TEST(Pictures, ThoseShownLastAreKnown) {
+  constexpr std::array<PatchGrid, 2> kCounts{PatchGrid{}, PatchGrid{.rows = 1, .columns = 3}};
+  Pictures pictures(4, {.count = 3});
+  const auto add = [&](uint8_t i) { return pictures.add(source(i), {}, cut(), kCounts).first; };
+  for (const uint8_t i : {1, 2, 3}) pictures.keep(add(i), 0, std::vector<float>(12, i));
+  EXPECT_EQ(pictures.show(source(1))->first, -1);
+  EXPECT_EQ(add(4), -10);
+  EXPECT_EQ(pictures.find(source(2)), nullptr);
+  EXPECT_EQ(pictures.of(-5), nullptr);
+  EXPECT_EQ(pictures.row(-5), nullptr);
+  EXPECT_EQ(pictures.show(source(2)), nullptr);
+  EXPECT_EQ(*pictures.row(-3), 1);
+  EXPECT_EQ(*pictures.row(-7), 3);
+  // What comes late for it is not kept.
+  pictures.keep(-4, 0, std::vector<float>(12, 2));
+  EXPECT_EQ(pictures.row(-5), nullptr);
+  EXPECT_EQ(add(2), -13);  // for the third, as the first was shown after it
+  EXPECT_EQ(pictures.find(source(3)), nullptr);
 }
 
 }  // namespace
