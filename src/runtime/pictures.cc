@@ -27,11 +27,12 @@ const Picture* Pictures::find(const PictureKey& source) const {
   return found == sources_.end() ? nullptr : &pictures_.at(found->second);
 }
 
-const Picture* Pictures::show(const PictureKey& source) {
+const Picture* Pictures::show(const PictureKey& source, std::span<const std::byte> file) {
   const auto found = sources_.find(source);
   if (found == sources_.end()) return nullptr;
   Picture& picture = pictures_.at(found->second);
   picture.shown = ++shown_;
+  hold(picture, file);
   return &picture;
 }
 
@@ -42,15 +43,10 @@ const Picture* Pictures::of(TokenId token) const {
   return token <= picture.first ? &picture : nullptr;
 }
 
-const Picture& Pictures::add(const PictureKey& source, Size size, std::shared_ptr<const CutPicture> cut,
-                             std::span<const PatchGrid> part_rows, const Sha256Digest& made_of) {
-  CHECK(part_rows.size() == cut->parts.size());
-  if (const auto found = sources_.find(source); found != sources_.end()) {
-    Picture& picture = pictures_.at(found->second);
-    picture.cut = std::move(cut);
-    picture.shown = ++shown_;
-    return picture;
-  }
+const Picture& Pictures::add(const PictureKey& source, std::span<const std::byte> file, Size size,
+                             std::shared_ptr<const CutPicture> cut, std::span<const PatchGrid> part_rows,
+                             const Sha256Digest& made_of) {
+  CHECK(part_rows.size() == cut->parts.size() && !sources_.contains(source));
   Picture picture{.source = source,
                   .size = size,
                   .first = next_,
@@ -71,7 +67,24 @@ const Picture& Pictures::add(const PictureKey& source, Size size, std::shared_pt
   picture.cut = std::move(cut);
   if (pictures_.size() == limits_.count) forget_oldest();
   sources_[source] = picture.last();
-  return pictures_[picture.last()] = std::move(picture);
+  Picture& added = pictures_[picture.last()] = std::move(picture);
+  hold(added, file);
+  return added;
+}
+
+// The picture is the one shown last, whose file stays whatever its size.
+void Pictures::hold(Picture& picture, std::span<const std::byte> file) {
+  if (picture.file.empty()) {
+    picture.file.assign(file.begin(), file.end());
+    file_bytes_ += file.size();
+  }
+  while (file_bytes_ > limits_.file_bytes) {
+    const auto age = [](const auto& entry) { return entry.second.file.empty() ? UINT64_MAX : entry.second.shown; };
+    Picture& oldest = std::ranges::min_element(pictures_, {}, age)->second;
+    if (&oldest == &picture) return;
+    file_bytes_ -= oldest.file.size();
+    oldest.file = {};
+  }
 }
 
 void Pictures::keep(TokenId first, int64_t begin, std::span<const float> rows) {
@@ -111,6 +124,7 @@ void Pictures::forget_oldest() {
     kept_.erase(kept->second);
     kept_of_.erase(kept);
   }
+  file_bytes_ -= picture.file.size();
   sources_.erase(picture.source);
   pictures_.erase(oldest);
 }

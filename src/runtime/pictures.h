@@ -29,7 +29,8 @@ struct Picture {
   Size size;                              // of the original, upright
   TokenId first = 0;                      // its row i has token first - i
   int64_t count = 0;                      // rows
-  std::shared_ptr<const CutPicture> cut;  // null once its rows are kept
+  std::shared_ptr<const CutPicture> cut;  // null once its rows are kept,
+  std::vector<std::byte> file;            // from which it is cut again when they had to go; empty: so had this
   std::vector<TilePlace> places;          // of its tiles
   Sha256Digest made_of{};                 // names its rows in a PictureCache
   uint64_t shown = 0;                     // when: counted in pictures that were shown
@@ -47,8 +48,9 @@ struct Picture {
 };
 
 struct PictureLimits {
-  size_t row_bytes = size_t{64} << 20;  // of the rows used last: of hundreds of pictures, or of tens for large models
-  size_t count = 1024;                  // pictures shown last
+  size_t row_bytes = size_t{64} << 20;   // of the rows used last: of hundreds of pictures, or of tens for large models
+  size_t file_bytes = size_t{16} << 20;  // of files of the pictures shown last
+  size_t count = 1024;                   // of those pictures
 };
 
 class Pictures {
@@ -58,12 +60,13 @@ class Pictures {
   // Null for one that is not known.
   const Picture* find(const PictureKey& source) const;
   // The same, shown once more.
-  const Picture* show(const PictureKey& source);
+  const Picture* show(const PictureKey& source, std::span<const std::byte> file);
   // The picture that a token stands for, null for none.
   const Picture* of(TokenId token) const;
-  // `part_rows` are the rows of each part, as a grid or in one line. A picture that is known keeps its tokens.
-  const Picture& add(const PictureKey& source, Size size, std::shared_ptr<const CutPicture> cut,
-                     std::span<const PatchGrid> part_rows, const Sha256Digest& made_of = {});
+  // One that is not known. `part_rows` are the rows of each part, as a grid or in one line.
+  const Picture& add(const PictureKey& source, std::span<const std::byte> file, Size size,
+                     std::shared_ptr<const CutPicture> cut, std::span<const PatchGrid> part_rows,
+                     const Sha256Digest& made_of = {});
 
   // Keeps rows [n, width] of a picture that is known from row `begin` on; rows come in order.
   void keep(TokenId first, int64_t begin, std::span<const float> rows);
@@ -78,12 +81,13 @@ class Pictures {
     TokenId first = 0;
     std::vector<float> rows;
   };
+  void hold(Picture& picture, std::span<const std::byte> file);
   void make_room();
   void forget_oldest();
 
   int64_t width_;
   PictureLimits limits_;
-  size_t row_bytes_ = 0;
+  size_t row_bytes_ = 0, file_bytes_ = 0;
   uint64_t shown_ = 0;
   std::map<TokenId, Picture> pictures_;                   // by the last token of each
   std::map<PictureKey, TokenId> sources_;                 // -> last token

@@ -71,14 +71,13 @@ Sight::~Sight() {
 Result<const Picture*> Sight::see(std::span<const std::byte> file, const PictureDetail& detail) {
   TRY(check_bytes(file.size()));
   const PictureKey source{.file = sha256(file), .detail = detail};
-  const Picture* known = pictures_.show(source);
-  if (known != nullptr && (known->cut != nullptr || pictures_.has_rows(*known))) return known;
+  if (const Picture* known = pictures_.show(source, file)) return known;
   const Image image = TRY(decode_image(file));
   auto cut = std::make_shared<const CutPicture>(model_.cut(image, detail));
   std::vector<PatchGrid> rows;
   for (const CutPicture::Part& part : cut->parts) rows.push_back(part_grid(model_, *cut, part));
   const Sha256Digest made_of = rows_digest(*cut, encoder_id_);
-  return &pictures_.add(source, image.size, std::move(cut), rows, made_of);
+  return &pictures_.add(source, file, image.size, std::move(cut), rows, made_of);
 }
 
 int64_t Sight::least_step_rows() const { return model_.whole ? model_.most_rows(model_.stages.size() - 1) : 0; }
@@ -138,8 +137,14 @@ void Sight::expect(std::span<const TokenId> tokens, const std::atomic<bool>* can
 void Sight::want(const Picture& picture, const std::atomic<bool>* cancel) {
   const bool coming = std::ranges::find(making_, picture.first) != making_.end() ||
                       std::ranges::find(wanted_, picture.first, &Job::first) != wanted_.end();
-  if (coming || recall(picture) || picture.cut == nullptr) return;
-  wanted_.push_back({.first = picture.first, .cut = picture.cut, .cancel = cancel});
+  if (coming || recall(picture)) return;
+  if (auto cut = cut_of(picture)) wanted_.push_back({.first = picture.first, .cut = std::move(cut), .cancel = cancel});
+}
+
+std::shared_ptr<const CutPicture> Sight::cut_of(const Picture& picture) const {
+  if (picture.cut != nullptr || picture.file.empty()) return picture.cut;
+  const auto image = decode_image(picture.file);
+  return image ? std::make_shared<const CutPicture>(model_.cut(*image, picture.source.detail)) : nullptr;
 }
 
 bool Sight::recall(const Picture& picture) {

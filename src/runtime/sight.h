@@ -123,6 +123,8 @@ class Sight {
                     std::vector<RowCoordinates>& where) const;
   void append_groups(std::span<const TokenId> tokens, std::vector<int32_t>& groups) const;
   void want(const Picture& picture, const std::atomic<bool>* cancel);
+  // Null when there is nothing to cut any more.
+  std::shared_ptr<const CutPicture> cut_of(const Picture& picture) const;
   // Takes a picture's rows from the disk, if they are there.
   bool recall(const Picture& picture);
   void store_made();

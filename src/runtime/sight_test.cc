@@ -273,6 +273,45 @@ TEST_F(SightTest, ManyPicturesGoThroughAFewSlots) {
   EXPECT_EQ(sight->statistics().encoded, static_cast<int64_t>(all.size()) / kRows);
 }
 
+// A conversation is read anew when its beginning changes, and has more pictures than there is room for rows.
+TEST_F(SightTest, RowsThatHadToGoAreMadeAgain) {
+  options_.kept.row_bytes = 1;
+  const auto sight = open();
+  std::vector<std::vector<TokenId>> pictures;
+  for (const char* name : {"samples/00-emoji-what-is-it.png", "samples/02-emoji-yes.png", "samples/03-emoji-no.png"})
+    pictures.push_back(see(*sight, name));
+  std::vector<TokenId> all;
+  for (const auto& tokens : pictures) all.insert(all.end(), tokens.begin(), tokens.end());
+  std::vector<std::vector<float>> first;
+  for (int turn = 0; turn < 2; ++turn) {
+    sight->expect(all, nullptr);
+    for (size_t i = 0; i < pictures.size(); ++i) {
+      const auto found = rows(*sight, pictures[i]);
+      ASSERT_TRUE(found) << found.error().message;
+      sight->done();
+      if (turn == 0) first.push_back(*found);
+      EXPECT_EQ(*found, first[i]);
+    }
+    sight->end(nullptr);
+  }
+  EXPECT_GE(sight->statistics().encoded, 5);  // the last one's rows may be kept
+}
+
+TEST_F(SightTest, WithoutRoomForFilesEitherAPictureMustBeShownAgain) {
+  options_.kept = {.row_bytes = 1, .file_bytes = 1};
+  const auto sight = open();
+  const auto one = see(*sight, "samples/00-emoji-what-is-it.png");
+  EXPECT_TRUE(rows(*sight, one));
+  sight->done();
+  EXPECT_TRUE(rows(*sight, see(*sight, "samples/02-emoji-yes.png")));
+  sight->done();
+  const auto gone = rows(*sight, one);
+  ASSERT_FALSE(gone);
+  EXPECT_NE(gone.error().message.find("show it again"), std::string::npos);
+  EXPECT_EQ(see(*sight, "samples/00-emoji-what-is-it.png"), one);
+  EXPECT_TRUE(rows(*sight, one));
+}
+
 // However many come, as those of a camera.
 TEST_F(SightTest, OnlySoManyPicturesAreKnown) {
   options_.kept.count = 2;
@@ -317,62 +356,6 @@ TEST_F(SightTest, TokensOfNoPictureAreAnError) {
   const auto found = rows(*sight, {-5});
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().code, ErrorCode::invalid_argument);
-}
-
-PictureKey source(uint8_t i) { return {.file = {i}, .detail = {}}; }
-
-std::shared_ptr<const CutPicture> cut() {
-  return std::make_shared<const CutPicture>(
-      CutPicture{.tiles = {},
-                 .places = {},
-                 .parts = {{.text = "<", .tile = -1, .blended = {}}, {.text = {}, .tile = 0, .blended = {}}}});
-}
-
-TEST(Pictures, RowsUsedLastAreKeptUnderTokensOfTheirOwn) {
-  constexpr std::array<PatchGrid, 2> kCounts{PatchGrid{}, PatchGrid{.rows = 1, .columns = 3}};
-  Pictures pictures(4, {.row_bytes = 3 * 4 * sizeof(float) * 2});  // two pictures of three rows
-  const auto add = [&](uint8_t i) { return pictures.add(source(i), {}, cut(), kCounts).prompt[1].rows; };
-  const auto keep = [&](TokenId first, float value) { pictures.keep(first, 0, std::vector<float>(12, value)); };
-  const auto one = add(1), two = add(2);
-  EXPECT_EQ(one, (std::vector<TokenId>{-1, -2, -3}));
-  EXPECT_EQ(two, (std::vector<TokenId>{-4, -5, -6}));
-  keep(-1, 1);
-  keep(-4, 2);
-  EXPECT_EQ(pictures.of(-5), pictures.find(source(2)));
-  EXPECT_EQ(pictures.of(-7), nullptr);
-  EXPECT_FALSE(pictures.rows(*pictures.find(source(1))).empty());  // a use
-  const auto three = add(3);
-  pictures.keep(-7, 0, std::vector<float>(8, 3));
-  EXPECT_FALSE(pictures.has_rows(*pictures.find(source(3))));  // one is missing
-  pictures.keep(-7, 2, std::vector<float>(4, 3));
-  EXPECT_TRUE(pictures.has_rows(*pictures.find(source(3))));
-  EXPECT_FALSE(pictures.has_rows(*pictures.find(source(2))));
-  EXPECT_EQ(*pictures.row(-3), 1);
-  EXPECT_EQ(*pictures.row(-9), 3);
-  EXPECT_EQ(pictures.row(-4), nullptr);
-  EXPECT_EQ(pictures.row(-10), nullptr);
-  // It has the tokens that it had, so that prefixes with it are still good.
-  EXPECT_EQ(add(2), two);
-}
-
-TEST(Pictures, ThoseShownLastAreKnown) {
-  constexpr std::array<PatchGrid, 2> kCounts{PatchGrid{}, PatchGrid{.rows = 1, .columns = 3}};
-  Pictures pictures(4, {.count = 3});
-  const auto add = [&](uint8_t i) { return pictures.add(source(i), {}, cut(), kCounts).first; };
-  for (const uint8_t i : {1, 2, 3}) pictures.keep(add(i), 0, std::vector<float>(12, i));
-  EXPECT_EQ(pictures.show(source(1))->first, -1);
-  EXPECT_EQ(add(4), -10);
-  EXPECT_EQ(pictures.find(source(2)), nullptr);
-  EXPECT_EQ(pictures.of(-5), nullptr);
-  EXPECT_EQ(pictures.row(-5), nullptr);
-  EXPECT_EQ(pictures.show(source(2)), nullptr);
-  EXPECT_EQ(*pictures.row(-3), 1);
-  EXPECT_EQ(*pictures.row(-7), 3);
-  // What comes late for it is not kept.
-  pictures.keep(-4, 0, std::vector<float>(12, 2));
-  EXPECT_EQ(pictures.row(-5), nullptr);
-  EXPECT_EQ(add(2), -13);  // for the third, as the first was shown after it
-  EXPECT_EQ(pictures.find(source(3)), nullptr);
 }
 
 }  // namespace
