@@ -5,9 +5,8 @@
   bench/random_vision.py [--width 576] [--type f16 q8_0] [--shape b16-224 b16-512 b16-512-tiles so400m-448] FOLDER
 
 Needs the packages gguf and numpy (tools/setup/golden.txt). The files go with any language model of the width (576: SmolLM2-135M) and
-are the same for the same version of numpy. Where a model's vocabulary lacks the markers of pictures they are read as text; llama.cpp
-does so too, but aborts with those of b16-512-tiles. As in published files, matrices are of the type, but for those whose rows are
-not whole blocks of it and those that no program reads in it.
+are the same for the same version of numpy, if its vocabulary has the markers of pictures: with_markers.py gives them to a copy. As in
+published files, matrices are of the type, but for those whose rows are not whole blocks of it and those that no program reads in it.
 """
 import argparse
 import dataclasses

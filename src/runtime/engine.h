@@ -95,7 +95,7 @@ class Session {
                              const std::function<void(int64_t, std::span<const float>)>& on_row) = 0;
 
   // Writes tokens, cache and states to a file, so that a later session of the same model goes on at once. The file
-  // appears when it is complete. Errors: no_space, io.
+  // appears when it is complete. Errors: no_space, io; invalid_argument where a picture was forgotten meanwhile.
   virtual Result<void> save(const std::filesystem::path& path) const = 0;
   // Becomes what such a file holds. Pictures in it must have been shown (Engine::see) before, in any order. Errors,
   // which leave the session as it was: not_found, corrupt, unsupported (of another version), invalid_argument (of

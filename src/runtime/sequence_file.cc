@@ -66,11 +66,14 @@ SavedPicture saved(const Picture& picture) {
 }
 
 // Those that tokens stand for, by the last token of each, so from the youngest to the oldest.
-std::vector<SavedPicture> pictures_of(std::span<const TokenId> tokens, const Sight* sight) {
+Result<std::vector<SavedPicture>> pictures_of(std::span<const TokenId> tokens, const Sight* sight) {
   std::map<TokenId, SavedPicture> pictures;
   for (const TokenId token : tokens) {
-    const Picture* picture = token < 0 && sight != nullptr ? sight->pictures().of(token) : nullptr;
-    if (picture != nullptr) pictures.try_emplace(picture->last(), saved(*picture));
+    if (token >= 0) continue;
+    const Picture* picture = sight->pictures().of(token);
+    if (picture == nullptr)
+      return fail(ErrorCode::invalid_argument, "A picture of the conversation is not held any more; show it again.");
+    pictures.try_emplace(picture->last(), saved(*picture));
   }
   std::vector<SavedPicture> list;
   for (const auto& [last, picture] : pictures) list.push_back(picture);
@@ -176,7 +179,7 @@ bool fits_together(const Header& h, std::span<const int64_t> positions) {
 
 Result<void> Sequence::save(const std::filesystem::path& path) const {
   const size_t block_bytes = host_.executable->kv_block_bytes();
-  const std::vector<SavedPicture> pictures = pictures_of(tokens_, host_.sight);
+  const std::vector<SavedPicture> pictures = TRY(pictures_of(tokens_, host_.sight));
   const auto snapshots = snapshots_.kept();
   Header header{.magic = {},
                 .version = kVersion,
