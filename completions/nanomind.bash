@@ -48,7 +48,8 @@ _nanomind() {
     quantize) options="--type --pure --rule --head --embedding --report --ctx --chunks --json -t --threads" ;;
     pull) options="--verify" ;;
     pack) options=$engine ;;
-    list | doctor | show) options="--json" ;;
+    list) options="--json --architectures" ;;
+    doctor | show) options="--json" ;;
     tokenize) options="--json --special --no-bos" ;;
     perplexity) options="--ctx --chunks --step --against --logits --json $engine" ;;
     embed) options="--ctx --json --base64 --npy $engine" ;;

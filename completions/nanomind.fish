@@ -117,3 +117,4 @@ complete -c nanomind -n '__fish_seen_subcommand_from bench' -x -s n -l decode -d
 complete -c nanomind -n '__fish_seen_subcommand_from bench' -x -s r -l repetitions -d 'Turns'
 complete -c nanomind -n '__fish_seen_subcommand_from bench' -s i -l image -r -d 'Picture to measure too'
 complete -c nanomind -n '__fish_seen_subcommand_from bench' -f -l isas -d 'The peak of each instruction set too'
+complete -c nanomind -n '__fish_seen_subcommand_from list' -f -l architectures -d 'Show the kinds of models that run'

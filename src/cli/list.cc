@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nanomind list: the models that are here, and those of the catalog that could be.
+// nanomind list: the models that are here, and those of the catalog that could be; the architectures that run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/quantity.h"
 #include "hub/pull.h"
+#include "models/registry.h"
 
 namespace nanomind {
 namespace {
@@ -92,16 +93,39 @@ std::string to_table(const std::vector<Row>& rows) {
   return table;
 }
 
+// As docs/models.md has it.
+std::string architecture_table() {
+  std::string table = "| architecture | models | differs from `llama` by |\n|---|---|---|\n";
+  for (const ArchitectureInfo& a : architectures())
+    table += fmt::format("| `{}` | {} | {} |\n", a.name, a.models, a.difference);
+  return table;
+}
+
+std::string architecture_json() {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const ArchitectureInfo& a : architectures())
+    json.push_back({{"architecture", a.name}, {"models", a.models}, {"difference", a.difference}});
+  return json.dump(2) + "\n";
+}
+
 }  // namespace
 
 void add_list(CLI::App& app, Context& context, Action& action) {
-  auto json = std::make_shared<bool>(false);
+  struct Flags {
+    bool json = false, architectures = false;
+  };
+  auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("list", "Show the models that are here, and those of the catalog");
-  command->add_flag("--json", *json, "print a JSON list");
-  command->callback([&context, &action, json] {
-    action = [&context, json]() -> Result<void> {
+  command->add_flag("--json", flags->json, "print a JSON list");
+  command->add_flag("--architectures", flags->architectures, "show the kinds of models that run instead");
+  command->callback([&context, &action, flags] {
+    action = [&context, flags]() -> Result<void> {
+      if (flags->architectures) {
+        context.out.write(flags->json ? architecture_json() : architecture_table());
+        return {};
+      }
       const auto rows = TRY(collect(context));
-      context.out.write(*json ? to_json(rows) : to_table(rows));
+      context.out.write(flags->json ? to_json(rows) : to_table(rows));
       return {};
     };
   });

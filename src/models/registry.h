@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -52,6 +53,13 @@ void fit_context(Model& model, int64_t context);
 // program. The result does not refer to the file.
 Result<Model> build_model(const GgufFile& file);
 
-std::vector<std::string> architecture_names();
+// For people; of the program's lifetime.
+struct ArchitectureInfo {
+  std::string_view name;        // in GGUF files
+  std::string_view models;      // published ones
+  std::string_view difference;  // from `llama`
+};
+// In the order of their names.
+std::vector<ArchitectureInfo> architectures();
 
 }  // namespace nanomind

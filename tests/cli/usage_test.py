@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 
-from program import PROGRAM, ProgramTest, main
+from program import PROGRAM, ROOT, ProgramTest, main
 
 COMMANDS = ("run", "chat", "watch", "pull", "list", "show", "rm", "convert", "quantize", "join", "pack", "tokenize", "perplexity", "embed", "rerank", "bench", "doctor")
 
@@ -80,6 +80,15 @@ class Models(ProgramTest):
         self.assertEqual(list(self.home.rglob("*.packed")), [], "packed weights go with their model")
         self.assertTrue(os.path.exists(self.tiny))
         self.assertIn(b"tiny-qwen2", self.expect(1, "rm", "tiny-qwen2").stderr)
+
+    def test_the_documentation_has_the_architectures(self):
+        """./dev docs writes them."""
+        table = self.expect(0, "list", "--architectures").stdout.decode()
+        document = (ROOT / "docs/models.md").read_text()
+        self.assertIn(f"<!-- architectures -->\n{table}<!-- /architectures -->", document)
+        names = [entry["architecture"] for entry in json.loads(self.expect(0, "list", "--architectures", "--json").stdout)]
+        self.assertEqual(names, sorted(names))
+        self.assertEqual(len(names), table.count("\n") - 2)
 
     def test_show_of_a_model_that_is_not_here(self):
         shown = json.loads(self.expect(0, "show", "smollm2-135m", "--json").stdout)
