@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// BERT and sentence embedders made of it (GGUF arch "bert"): how a text's vector is made of its tokens' stands in the
-// folder of the pooling module that modules.json of sentence-transformers names.
+// BERT and sentence embedders made of it (GGUF arch "bert").
 #include <fmt/format.h>
 
 #include "convert/family.h"
+#include "convert/pooling.h"
 
 namespace nanomind {
 namespace {
@@ -27,32 +27,6 @@ constexpr NameRule kNames[] = {
     {"pooler.dense", "", Change::leave_out},
 };
 
-enum class Pooling : uint32_t { none = 0, mean = 1, first = 2, last = 3 };
-
-Result<Pooling> read_pooling(const Checkpoint& checkpoint) {
-  std::filesystem::path folder = "1_Pooling";
-  if (const auto text = TRY(read_optional_text(checkpoint.folder / "modules.json"))) {
-    const auto modules = parse_json(*text);
-    if (!modules || !modules->is_array())
-      return fail(ErrorCode::corrupt,
-                  fmt::format("{} is no JSON list.", (checkpoint.folder / "modules.json").string()));
-    for (const Json& module : *modules) {
-      const std::string path = json_text(module, "path").value_or("");
-      const bool is_inside = !path.empty() && path.find("..") == std::string::npos && path.front() != '/';
-      if (json_text(module, "type").value_or("").ends_with("Pooling") && is_inside) folder = path;
-    }
-  }
-  const Config config = TRY(read_optional_config(checkpoint.folder / folder / "config.json"));
-  if (config.json().empty()) return Pooling::none;
-  const std::string mode = config.text_or("pooling_mode", "");  // of newer files
-  if (config.flag_or("pooling_mode_mean_tokens", mode == "mean")) return Pooling::mean;
-  if (config.flag_or("pooling_mode_cls_token", mode == "cls")) return Pooling::first;
-  if (config.flag_or("pooling_mode_lasttoken", mode == "lasttoken")) return Pooling::last;
-  return fail(ErrorCode::unsupported, fmt::format("{} asks for a pooling that is neither the mean nor the first nor "
-                                                  "the last token.",
-                                                  config.subject()));
-}
-
 Result<void> describe(const Checkpoint& checkpoint, FamilyKeys& keys, std::vector<OutputTensor>&) {
   const Config& config = checkpoint.config;
   const std::string positions = config.text_or("position_embedding_type", "absolute");
@@ -70,8 +44,7 @@ Result<void> describe(const Checkpoint& checkpoint, FamilyKeys& keys, std::vecto
   keys.number("attention.layer_norm_epsilon", TRY(config.number("layer_norm_eps")));
   keys.add("attention.causal", false);
   keys.count("vocab_size", TRY(config.integer("vocab_size")));
-  keys.count("pooling_type", static_cast<int64_t>(TRY(read_pooling(checkpoint))));
-  return {};
+  return describe_pooling(checkpoint, keys);
 }
 
 }  // namespace

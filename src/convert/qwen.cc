@@ -4,6 +4,7 @@
 
 #include "convert/decoder_keys.h"
 #include "convert/family.h"
+#include "convert/pooling.h"
 
 namespace nanomind {
 namespace {
@@ -24,7 +25,8 @@ Result<void> check_window(const Config& config) {
 
 Result<void> describe(const Checkpoint& checkpoint, FamilyKeys& keys, std::vector<OutputTensor>& tensors) {
   TRY(check_window(checkpoint.config));
-  return describe_decoder(checkpoint, keys, tensors);
+  TRY(describe_decoder(checkpoint, keys, tensors));
+  return describe_pooling(checkpoint, keys);
 }
 
 Result<void> describe_moe(const Checkpoint& checkpoint, FamilyKeys& keys, std::vector<OutputTensor>& tensors) {

@@ -35,22 +35,52 @@ constexpr SpecialKey kSpecialKeys[] = {
     {"mask_token", "mask_token_id", "mask_token_id"},
 };
 
+// What the tokenizer's template puts around a text; empty: nothing.
+struct TextEnds {
+  std::string first, last;
+};
+
+std::string special_of(const Json& item) {
+  const Json* token = json_member(item, "SpecialToken");
+  return token != nullptr ? json_text(*token, "id").value_or("") : "";
+}
+
+TextEnds read_text_ends(const Json& processor) {
+  TextEnds ends;
+  if (const Json* list = json_member(processor, "processors"); list != nullptr && list->is_array()) {
+    for (const Json& item : *list) {
+      if (TextEnds found = read_text_ends(item); !found.first.empty() || !found.last.empty()) ends = std::move(found);
+    }
+    return ends;
+  }
+  const Json* single = json_member(processor, "single");
+  if (single == nullptr || !single->is_array() || single->size() < 2) return ends;
+  ends.first = special_of(single->front());
+  ends.last = special_of(single->back());
+  return ends;
+}
+
 // The ids of special tokens, those that end an answer included: the tokenizer's own word first, then the model's.
 void add_special_ids(const Checkpoint& checkpoint, const Config& settings, const Config& generation,
-                     const TokenList& list, GgufMetadata& metadata) {
+                     const TextEnds& around, const TokenList& list, GgufMetadata& metadata) {
   std::set<int64_t> ends;
+  std::vector<int64_t> more;  // GGUF has names for two more ends, of a turn and of a message
   const auto in_range = [&](int64_t id) { return id >= 0 && id < static_cast<int64_t>(list.tokens.size()); };
   for (const SpecialKey& key : kSpecialKeys) {
     int64_t id = -1;
     if (const auto spelling = special_spelling(settings, key.spelling)) id = list.find(*spelling);
     const auto ids = checkpoint.config.integers(key.id);
     if (id < 0 && !ids.empty()) id = ids.front();
+    const bool is_end = key.gguf == "eos_token_id";
+    if (const int64_t last = is_end && !around.last.empty() ? list.find(around.last) : -1; last >= 0) {
+      more.push_back(id);
+      id = last;
+    }
     if (!in_range(id)) continue;
     metadata.add(fmt::format("tokenizer.ggml.{}", key.gguf), static_cast<uint32_t>(id));
-    if (key.gguf == "eos_token_id") ends.insert(id);
+    if (is_end) ends.insert(id);
   }
-  // GGUF has names for two more ends, of a turn and of a message.
-  std::vector<int64_t> more = generation.integers("eos_token_id");
+  std::ranges::copy(generation.integers("eos_token_id"), std::back_inserter(more));
   std::ranges::copy(checkpoint.config.integers("eos_token_id"), std::back_inserter(more));
   size_t next = 0;
   for (const int64_t id : more) {
@@ -60,25 +90,10 @@ void add_special_ids(const Checkpoint& checkpoint, const Config& settings, const
   }
 }
 
-// Whether the tokenizer's template puts `special` before or after a single text.
-bool template_has(const Json& processor, size_t from_end, const std::string& special) {
-  if (const Json* list = json_member(processor, "processors"); list != nullptr && list->is_array()) {
-    return std::ranges::any_of(*list, [&](const Json& item) { return template_has(item, from_end, special); });
-  }
-  const Json* single = json_member(processor, "single");
-  if (single == nullptr || !single->is_array() || single->empty()) return false;
-  const Json* token = json_member(from_end == 0 ? single->front() : single->back(), "SpecialToken");
-  return token != nullptr && json_text(*token, "id") == special;
-}
-
-void add_end_flags(const Config& settings, const Json* processor, GgufMetadata& metadata) {
-  const auto add = [&](const char* flag, const char* spelling_key, size_t from_end, std::string_view key) {
-    const auto spelling = special_spelling(settings, spelling_key);
-    const bool is_templated = processor != nullptr && spelling && template_has(*processor, from_end, *spelling);
-    metadata.add(key, settings.flag_or(flag, false) || is_templated);
-  };
-  add("add_bos_token", "bos_token", 0, "tokenizer.ggml.add_bos_token");
-  add("add_eos_token", "eos_token", 1, "tokenizer.ggml.add_eos_token");
+void add_end_flags(const Config& settings, const TextEnds& around, GgufMetadata& metadata) {
+  const bool begins = !around.first.empty() && special_spelling(settings, "bos_token") == around.first;
+  metadata.add("tokenizer.ggml.add_bos_token", settings.flag_or("add_bos_token", false) || begins);
+  metadata.add("tokenizer.ggml.add_eos_token", settings.flag_or("add_eos_token", false) || !around.last.empty());
 }
 
 Result<void> add_chat_template(const std::filesystem::path& folder, const Config& settings, GgufMetadata& metadata) {
@@ -251,8 +266,8 @@ Result<void> add_vocabulary(const Checkpoint& checkpoint, int64_t vocabulary, Gg
   if (std::error_code error; !std::filesystem::exists(path, error)) {
     if (const auto pieces = TRY(read_pieces(checkpoint))) {
       const TokenList list = TRY(add_bare_sentencepiece(checkpoint, *pieces, settings, vocabulary, metadata));
-      add_special_ids(checkpoint, settings, generation, list, metadata);
-      add_end_flags(settings, nullptr, metadata);
+      add_special_ids(checkpoint, settings, generation, {}, list, metadata);
+      add_end_flags(settings, {}, metadata);
       return add_chat_template(checkpoint.folder, settings, metadata);
     }
   }
@@ -270,9 +285,12 @@ Result<void> add_vocabulary(const Checkpoint& checkpoint, int64_t vocabulary, Gg
     return fail(ErrorCode::unsupported,
                 fmt::format("{} is of the kind '{}'; BPE and WordPiece are converted.", tokenizer.subject(), kind));
   }
-  add_special_ids(checkpoint, settings, generation, list, metadata);
+  // Programs know what WordPiece puts around a text.
+  const Json* processor = kind != "WordPiece" ? tokenizer.find("post_processor") : nullptr;
+  const TextEnds around = processor != nullptr ? read_text_ends(*processor) : TextEnds();
+  add_special_ids(checkpoint, settings, generation, around, list, metadata);
   if (kind == "WordPiece") return {};
-  add_end_flags(settings, tokenizer.find("post_processor"), metadata);
+  add_end_flags(settings, around, metadata);
   return add_chat_template(checkpoint.folder, settings, metadata);
 }
 
