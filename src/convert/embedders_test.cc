@@ -86,5 +86,45 @@ TEST(Embedders, TheTokenBehindATextIsTheTemplates) {
   EXPECT_EQ(number(writer, "tokenizer.ggml.eos_token_id"), 261);
 }
 
+TEST(Rankers, AreKnownByClassNameAndCard) {
+  const auto pooling = [](const Copy& copy) { return number(copy.convert(), "qwen3.pooling_type"); };
+  EXPECT_EQ(pooling(Copy("qwen3-reranker")), -1);
+  EXPECT_EQ(pooling(Copy("qwen3-reranker", "Qwen3-Reranker-0.6B")), 4);
+  EXPECT_EQ(pooling(Copy("qwen3-classifier")), 4);
+  const Copy named("qwen3-reranker"), described("qwen3-reranker"), mentioned("qwen3-reranker");
+  named.set("_name_or_path", "Qwen/Qwen3-Reranker-0.6B");
+  EXPECT_EQ(pooling(named), 4);
+  described.write("README.md", "---\nlicense: apache-2.0\n---\n# Qwen3-Reranker-0.6B\n");
+  EXPECT_EQ(pooling(described), 4);
+  mentioned.write("README.md", "# Qwen3-0.6B\nSee also Qwen3-Reranker.\n");
+  EXPECT_EQ(pooling(mentioned), -1);
+}
+
+TEST(Rankers, KeepTheHeadsRowsOfYesAndNo) {
+  const auto file = Copy("qwen3-reranker", "qwen3-reranker").convert();
+  ASSERT_TRUE(file) << file.error().message;
+  const auto labels = file->get_array("qwen3.classifier.output_labels", GgufType::string);
+  ASSERT_TRUE(labels);
+  EXPECT_EQ((*labels)->count, 2U);
+  EXPECT_THAT(std::string(*file->get_string("tokenizer.chat_template.rerank")),
+              HasSubstr("<Query>: {query}\n<Document>: {document}<|im_end|>"));
+  const GgufTensor *rows = file->tensor("cls.output.weight"), *table = file->tensor("token_embd.weight");
+  ASSERT_NE(rows, nullptr);
+  ASSERT_EQ(rows->shape, (Shape{2, 32}));
+  const size_t row_bytes = rows->data.size() / 2;
+  const auto row_of = [&](size_t id) { return table->data.subspan(id * row_bytes, row_bytes); };
+  EXPECT_TRUE(std::ranges::equal(rows->data.first(row_bytes), row_of(257)));  // yes
+  EXPECT_TRUE(std::ranges::equal(rows->data.last(row_bytes), row_of(258)));   // no
+  EXPECT_EQ(file->tensor("output.weight"), nullptr);
+}
+
+TEST(Rankers, NeedTheWordsThatTheyAnswer) {
+  const Copy copy("qwen3-reranker", "qwen3-reranker");
+  Json tokenizer = copy.read("tokenizer.json");
+  tokenizer["model"]["vocab"].erase("yes");
+  copy.write("tokenizer.json", tokenizer.dump());
+  EXPECT_THAT(copy.error(), HasSubstr("\"yes\""));
+}
+
 }  // namespace
 }  // namespace nanomind

@@ -103,11 +103,13 @@ Result<const Family*> find_family(std::string_view model_type) {
 
 Result<std::vector<OutputTensor>> map_tensors(const Checkpoint& checkpoint, const Family& family,
                                               std::vector<OutputTensor> tensors) {
-  const bool is_tied = checkpoint.config.flag_or("tie_word_embeddings", false);
+  // Models that rank keep the rows of their head that they need.
+  const bool needs_head = !checkpoint.config.flag_or("tie_word_embeddings", false) &&
+                          std::ranges::find(tensors, "cls.output.weight", &OutputTensor::name) == tensors.end();
   std::map<std::string, Stack> stacks;
   for (const auto& [full_name, source] : checkpoint.weights.tensors()) {
     const std::string_view name = local_name(full_name);
-    if (belongs_elsewhere(full_name) || (is_tied && name == "lm_head.weight")) continue;
+    if (belongs_elsewhere(full_name) || (!needs_head && name == "lm_head.weight")) continue;
     auto found = find_rule(family.names, name);
     if (!found && family.has_decoder_names) found = find_rule(kDecoderNames, name);
     if (!found) return unknown_tensor(full_name, checkpoint.model_type);

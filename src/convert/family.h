@@ -27,6 +27,10 @@ class FamilyKeys {
   void add(std::string_view key, const T& value) {
     metadata_.add(std::string(architecture_).append(".").append(key), value);
   }
+  template <typename T>
+  void add_to_tokenizer(std::string_view key, const T& value) {
+    metadata_.add(std::string("tokenizer.").append(key), value);
+  }
 
  private:
   GgufMetadata& metadata_;

@@ -54,4 +54,9 @@ Result<void> describe_pooling(const Checkpoint& checkpoint, FamilyKeys& keys) {
 
 void add_pooling(Pooling pooling, FamilyKeys& keys) { keys.count("pooling_type", static_cast<int64_t>(pooling)); }
 
+bool is_classifier(const Checkpoint& checkpoint) {
+  const auto classes = checkpoint.config.texts("architectures");
+  return !classes.empty() && classes.front().ends_with("ForSequenceClassification");
+}
+
 }  // namespace nanomind

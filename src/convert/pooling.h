@@ -18,4 +18,7 @@ enum class Pooling : uint32_t { mean = 1, first = 2, last = 3, rank = 4 };
 Result<void> describe_pooling(const Checkpoint& checkpoint, FamilyKeys& keys);
 void add_pooling(Pooling pooling, FamilyKeys& keys);
 
+// Whether the checkpoint's class gives scores to texts ("XLMRobertaForSequenceClassification").
+bool is_classifier(const Checkpoint& checkpoint);
+
 }  // namespace nanomind

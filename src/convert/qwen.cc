@@ -5,6 +5,7 @@
 #include "convert/decoder_keys.h"
 #include "convert/family.h"
 #include "convert/pooling.h"
+#include "convert/ranker.h"
 
 namespace nanomind {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 constexpr std::string_view kQwen2Types[] = {"qwen2"};
 constexpr std::string_view kQwen3Types[] = {"qwen3"};
 constexpr std::string_view kQwen3MoeTypes[] = {"qwen3_moe"};
+constexpr NameRule kQwen3Names[] = {{"score", "", Change::leave_out}};  // becomes the classifier
 constexpr const char* kQwen2Settings = R"({"hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
     "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
     "vocab_size": 151936})";
@@ -27,6 +29,13 @@ Result<void> describe(const Checkpoint& checkpoint, FamilyKeys& keys, std::vecto
   TRY(check_window(checkpoint.config));
   TRY(describe_decoder(checkpoint, keys, tensors));
   return describe_pooling(checkpoint, keys);
+}
+
+Result<void> describe_qwen3(const Checkpoint& checkpoint, FamilyKeys& keys, std::vector<OutputTensor>& tensors) {
+  if (!TRY(is_ranker(checkpoint))) return describe(checkpoint, keys, tensors);
+  TRY(check_window(checkpoint.config));
+  TRY(describe_decoder(checkpoint, keys, tensors));
+  return describe_ranker(checkpoint, keys, tensors);
 }
 
 Result<void> describe_moe(const Checkpoint& checkpoint, FamilyKeys& keys, std::vector<OutputTensor>& tensors) {
@@ -49,7 +58,8 @@ const Family kQwen2{.architecture = "qwen2",
                     .names = {},
                     .describe = describe,
                     .class_settings = kQwen2Settings};
-const Family kQwen3{.architecture = "qwen3", .model_types = kQwen3Types, .names = {}, .describe = describe};
+const Family kQwen3{
+    .architecture = "qwen3", .model_types = kQwen3Types, .names = kQwen3Names, .describe = describe_qwen3};
 const Family kQwen3Moe{
     .architecture = "qwen3moe", .model_types = kQwen3MoeTypes, .names = {}, .describe = describe_moe};
 
