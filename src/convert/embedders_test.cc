@@ -55,6 +55,8 @@ bool flag(const Result<GgufFile>& file, const char* key) { return file && file->
 
 TEST(Embedders, TheirPoolingIsThatOfTheirModules) {
   EXPECT_EQ(number(Copy("bert").convert(), "bert.pooling_type"), 1);
+  EXPECT_EQ(number(Copy("nomic-bert").convert(), "nomic-bert.pooling_type"), 1);
+  EXPECT_EQ(number(Copy("xlm-roberta").convert(), "bert.pooling_type"), 2);
   EXPECT_EQ(number(Copy("qwen3-embedding").convert(), "qwen3.pooling_type"), 3);
   const Copy writer("qwen3-embedding");
   writer.remove("modules.json");
@@ -73,6 +75,14 @@ TEST(Embedders, WhatFilesCannotSayIsRefused) {
   dense.write("modules.json", R"([{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
                                   {"type": "sentence_transformers.models.Dense", "path": "2_Dense"}])");
   EXPECT_THAT(dense.error(), HasSubstr("models.Dense"));
+  const Copy mixture("nomic-bert");
+  mixture.set("moe_every_n_layers", 2);
+  EXPECT_THAT(mixture.error(), HasSubstr("Nomic Embed"));
+  const Copy lowercase("xlm-roberta");
+  Json tokenizer = lowercase.read("tokenizer.json");
+  tokenizer["normalizer"]["normalizers"].push_back({{"type", "Lowercase"}});
+  lowercase.write("tokenizer.json", tokenizer.dump());
+  EXPECT_THAT(lowercase.error(), HasSubstr("Lowercase"));
 }
 
 TEST(Embedders, TheTokenBehindATextIsTheTemplates) {
@@ -81,9 +91,39 @@ TEST(Embedders, TheTokenBehindATextIsTheTemplates) {
   EXPECT_FALSE(flag(file, "tokenizer.ggml.add_bos_token"));
   EXPECT_EQ(number(file, "tokenizer.ggml.eos_token_id"), 259);  // <|endoftext|>
   EXPECT_EQ(number(file, "tokenizer.ggml.eot_token_id"), 261);  // <|im_end|>
+  EXPECT_FALSE(flag(file, "tokenizer.ggml.add_sep_token"));
   const auto writer = Copy("qwen3-reranker").convert();
   EXPECT_FALSE(flag(writer, "tokenizer.ggml.add_eos_token"));
   EXPECT_EQ(number(writer, "tokenizer.ggml.eos_token_id"), 261);
+  // Its texts are two tokens apart.
+  const auto pairs = Copy("xlm-roberta").convert();
+  for (const char* key : {"add_bos_token", "add_eos_token", "add_sep_token", "remove_extra_whitespaces"})
+    EXPECT_TRUE(flag(pairs, (std::string("tokenizer.ggml.") + key).c_str())) << key;
+  EXPECT_EQ(number(Copy("bert").convert(), "tokenizer.ggml.bos_token_id"), 2);  // [CLS] elsewhere than BERT's first
+}
+
+TEST(Embedders, PositionsOfXlmRobertaBeginBehindThePadding) {
+  const auto file = Copy("xlm-roberta").convert();
+  EXPECT_EQ(number(file, "bert.context_length"), 128);
+  EXPECT_EQ(file->tensor("position_embd.weight")->shape, (Shape{128, 32}));
+}
+
+TEST(Embedders, SettingsOfNomicEmbedHaveTwoSpellings) {
+  const Copy modern_copy("nomic-bert"), published_copy("nomic-bert");
+  published_copy.write("config.json",
+                       R"({"model_type": "nomic_bert", "n_positions": 128, "n_embd": 32, "n_inner": 48, "n_layer": 2,
+      "n_head": 2, "layer_norm_epsilon": 1e-12, "vocab_size": 62, "rotary_emb_base": 1000, "type_vocab_size": 2,
+      "activation_function": "swiglu", "causal": false, "prenorm": false, "rotary_emb_fraction": 1.0,
+      "rotary_emb_interleaved": false, "rotary_emb_scale_base": null, "max_trained_positions": 2048})");
+  const auto modern = modern_copy.convert(), published = published_copy.convert();
+  ASSERT_TRUE(modern) << modern.error().message;
+  ASSERT_TRUE(published) << published.error().message;
+  ASSERT_EQ(published->metadata().size(), modern->metadata().size());
+  for (size_t i = 0; i < modern->metadata().size(); ++i) {
+    SCOPED_TRACE(modern->metadata()[i].first);
+    EXPECT_EQ(published->metadata()[i].first, modern->metadata()[i].first);
+    EXPECT_TRUE(std::ranges::equal(published->metadata_bytes(i), modern->metadata_bytes(i)));
+  }
 }
 
 TEST(Rankers, AreKnownByClassNameAndCard) {
@@ -98,6 +138,7 @@ TEST(Rankers, AreKnownByClassNameAndCard) {
   EXPECT_EQ(pooling(described), 4);
   mentioned.write("README.md", "# Qwen3-0.6B\nSee also Qwen3-Reranker.\n");
   EXPECT_EQ(pooling(mentioned), -1);
+  EXPECT_EQ(number(Copy("xlm-roberta-reranker").convert(), "bert.pooling_type"), 4);
 }
 
 TEST(Rankers, KeepTheHeadsRowsOfYesAndNo) {

@@ -13,8 +13,9 @@
 namespace nanomind {
 namespace {
 
-constexpr std::array kFamilies{&kBert,  &kGemma, &kGemma2, &kGemma3, &kGemma3n,  &kGranite, &kLfm2,
-                               &kLlama, &kPhi3,  &kQwen2,  &kQwen3,  &kQwen3Moe, &kQwen35,  &kSmolLm3};
+constexpr std::array kFamilies{&kBert,     &kGemma,  &kGemma2,    &kGemma3,    &kGemma3n, &kGranite,
+                               &kLfm2,     &kLlama,  &kNomicBert, &kPhi3,      &kQwen2,   &kQwen3,
+                               &kQwen3Moe, &kQwen35, &kSmolLm3,   &kXlmRoberta};
 
 // What most decoders call alike.
 constexpr NameRule kDecoderNames[] = {
@@ -40,6 +41,25 @@ constexpr NameRule kDecoderNames[] = {
     {"layers.#.self_attn.rotary_emb.inv_freq", "", Change::leave_out},
     {"rotary_emb.inv_freq", "", Change::leave_out},
 };
+// The same of BERT and XLM-RoBERTa.
+constexpr NameRule kEncoderNames[] = {
+    {"embeddings.word_embeddings", "token_embd"},
+    {"embeddings.position_embeddings", "position_embd"},
+    {"embeddings.token_type_embeddings", "token_types"},
+    {"embeddings.LayerNorm", "token_embd_norm"},
+    {"embeddings.position_ids", "", Change::leave_out},
+    {"encoder.layer.#.attention.self.query", "blk.#.attn_q"},
+    {"encoder.layer.#.attention.self.key", "blk.#.attn_k"},
+    {"encoder.layer.#.attention.self.value", "blk.#.attn_v"},
+    {"encoder.layer.#.attention.output.dense", "blk.#.attn_output"},
+    {"encoder.layer.#.attention.output.LayerNorm", "blk.#.attn_output_norm"},
+    {"encoder.layer.#.intermediate.dense", "blk.#.ffn_up"},
+    {"encoder.layer.#.output.dense", "blk.#.ffn_down"},
+    {"encoder.layer.#.output.LayerNorm", "blk.#.layer_output_norm"},
+    // Of the pretraining tasks, which embedders do not use.
+    {"pooler.dense", "", Change::leave_out},
+};
+
 constexpr std::string_view kOtherHalves[] = {"audio_tower.", "embed_audio.", "mtp."};
 
 // Matrices that are read as floats, whatever the others are: small, and programs ask for it.
@@ -55,7 +75,7 @@ bool is_exact(const OutputTensor& tensor) {
 
 // A tensor's name without the models that it is nested in.
 std::string_view local_name(std::string_view name) {
-  constexpr std::string_view kOuter[] = {"model.", "language_model.", "text_model.", "bert."};
+  constexpr std::string_view kOuter[] = {"model.", "language_model.", "text_model.", "bert.", "roberta."};
   return without_prefixes(name, kOuter);
 }
 
@@ -78,6 +98,15 @@ Result<OutputTensor> stack_experts(const std::string& name, const Stack& stack) 
     tensor.sources.push_back(all_rows(*source));
   }
   return tensor;
+}
+
+std::span<const NameRule> shared_names(const Family& family) {
+  switch (family.shared) {
+    case SharedNames::decoders: return kDecoderNames;
+    case SharedNames::encoders: return kEncoderNames;
+    case SharedNames::none: return {};
+  }
+  CHECK(false && "names that are not there");
 }
 
 bool belongs_elsewhere(std::string_view full_name) {
@@ -111,7 +140,7 @@ Result<std::vector<OutputTensor>> map_tensors(const Checkpoint& checkpoint, cons
     const std::string_view name = local_name(full_name);
     if (belongs_elsewhere(full_name) || (!needs_head && name == "lm_head.weight")) continue;
     auto found = find_rule(family.names, name);
-    if (!found && family.has_decoder_names) found = find_rule(kDecoderNames, name);
+    if (!found) found = find_rule(shared_names(family), name);
     if (!found) return unknown_tensor(full_name, checkpoint.model_type);
     if (found->rule->change == Change::leave_out) continue;
     if (found->rule->source.find('@') != std::string_view::npos) {

@@ -37,11 +37,13 @@ class FamilyKeys {
   std::string_view architecture_;
 };
 
+enum class SharedNames { decoders, encoders, none };
+
 struct Family {
   std::string_view architecture;                  // general.architecture
   std::span<const std::string_view> model_types;  // of config.json
-  std::span<const NameRule> names;                // before those that all decoders share
-  bool has_decoder_names = true;
+  std::span<const NameRule> names;                // before the shared ones
+  SharedNames shared = SharedNames::decoders;
   // Adds the architecture's keys, and tensors that the checkpoint has only as settings.
   Result<void> (*describe)(const Checkpoint& checkpoint, FamilyKeys& keys,
                            std::vector<OutputTensor>& tensors) = nullptr;
@@ -49,8 +51,8 @@ struct Family {
   const char* class_settings = "{}";
 };
 
-extern const Family kBert, kGemma, kGemma2, kGemma3, kGemma3n, kGranite, kLfm2, kLlama, kPhi3, kQwen2, kQwen3,
-    kQwen3Moe, kQwen35, kSmolLm3;
+extern const Family kBert, kGemma, kGemma2, kGemma3, kGemma3n, kGranite, kLfm2, kLlama, kNomicBert, kPhi3, kQwen2,
+    kQwen3, kQwen3Moe, kQwen35, kSmolLm3, kXlmRoberta;
 
 // The family of a config.json's "model_type". unsupported, with the list of those that are known.
 Result<const Family*> find_family(std::string_view model_type);

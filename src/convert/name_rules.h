@@ -22,6 +22,7 @@ enum class Change {
   key_heads,      // the same for keys
   plus_one,       // norms that are stored as what is added to 1
   squeeze,        // without dimensions of 1
+  positions,      // learnt positions, without the rows up to the padding's id, which no token has
   decay,          // A_log of a delta rule, as -exp of it and in the order of `value_heads`
   value_heads,    // delta rule: value heads in the order in which head h has key head h % K (qwen35)
   mixed_heads,    // the same for rows of q, k and v, of which only v's are reordered

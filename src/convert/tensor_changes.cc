@@ -33,6 +33,14 @@ void squeeze(OutputTensor& tensor) {
   tensor.shape = shape;
 }
 
+Result<void> skip_rows(int64_t count, OutputTensor& tensor) {
+  if (tensor.shape.rank != 2 || tensor.rows() <= count) return unfit(tensor);
+  tensor.shape = {tensor.rows() - count, tensor.columns()};
+  tensor.sources.front().first = count;
+  tensor.sources.front().rows -= count;
+  return {};
+}
+
 // Index of an element of value heads, of which `each` neighbours share one of `keys` key heads, in the order in which
 // value head h has key head h % keys; `start` elements before them stay.
 struct Tiling {
@@ -70,6 +78,7 @@ Result<void> apply_change(Change change, const Config& config, OutputTensor& ten
                              tensor);
     case Change::plus_one: tensor.change = [](float value) { return value + 1.0F; }; return {};
     case Change::squeeze: squeeze(tensor); return {};
+    case Change::positions: return skip_rows(config.integer_or("pad_token_id", 1) + 1, tensor);
     case Change::decay:
       tensor.change = [](float value) { return -std::exp(value); };
       return tile_rows(config, 0, tensor);

@@ -36,6 +36,33 @@ Result<void> place(const Config& tokenizer, int64_t id, std::string spelling, To
   return {};
 }
 
+// A vocabulary of spellings and ids.
+Result<void> place_numbered(const Config& model, int64_t limit, TokenList& list) {
+  const Json* vocabulary = model.find("vocab");
+  if (vocabulary == nullptr || !vocabulary->is_object())
+    return fail(ErrorCode::corrupt, fmt::format("{} has no object \"vocab\".", model.subject()));
+  for (const auto& [spelling, id] : vocabulary->items()) {
+    const int64_t number = id.is_number_integer() ? id.get<int64_t>() : -1;
+    TRY(place(model, number, spelling, TokenType::normal, limit, list));
+  }
+  return {};
+}
+
+// One of spellings and scores, in the order of ids.
+Result<void> place_scored(const Config& model, int64_t limit, TokenList& list) {
+  const Json* vocabulary = model.find("vocab");
+  const bool is_list = vocabulary != nullptr && vocabulary->is_array() && !vocabulary->empty();
+  if (!is_list) return fail(ErrorCode::corrupt, fmt::format("{} has no list \"vocab\".", model.subject()));
+  for (const Json& item : *vocabulary) {
+    if (!item.is_array() || item.size() != 2 || !item[0].is_string() || !item[1].is_number())
+      return fail(ErrorCode::corrupt, fmt::format("{} has a piece that is no text with a score.", model.subject()));
+    TRY(place(model, static_cast<int64_t>(list.tokens.size()), item[0].get<std::string>(), TokenType::normal, limit,
+              list));
+    list.scores.push_back(item[1].get<float>());
+  }
+  return {};
+}
+
 }  // namespace
 
 int64_t TokenList::find(std::string_view spelling) const {
@@ -53,14 +80,8 @@ void TokenList::fill_up(int64_t count) {
 
 Result<TokenList> read_token_list(const Config& tokenizer, int64_t limit) {
   const Config model = tokenizer.part("model");
-  const Json* vocabulary = model.find("vocab");
-  if (vocabulary == nullptr || !vocabulary->is_object())
-    return fail(ErrorCode::corrupt, fmt::format("{} has no object \"vocab\".", model.subject()));
   TokenList list;
-  for (const auto& [spelling, id] : vocabulary->items()) {
-    const int64_t number = id.is_number_integer() ? id.get<int64_t>() : -1;
-    TRY(place(tokenizer, number, spelling, TokenType::normal, limit, list));
-  }
+  TRY(model.text_or("type", "") == "Unigram" ? place_scored(model, limit, list) : place_numbered(model, limit, list));
   const Json* added = tokenizer.find("added_tokens");
   if (added == nullptr || !added->is_array()) return list;
   for (const Json& item : *added) {

@@ -16,7 +16,7 @@ namespace nanomind {
 struct TokenList {
   std::vector<std::string> tokens;
   std::vector<TokenType> types;
-  std::vector<float> scores;  // of SentencePiece, otherwise empty
+  std::vector<float> scores;  // of SentencePiece and unigram models, otherwise empty
 
   // -1 when there is none.
   int64_t find(std::string_view spelling) const;

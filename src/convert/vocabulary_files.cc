@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "base/base64.h"
 #include "convert/pre_tokenizer_names.h"
 #include "convert/sentencepiece_model.h"
 #include "convert/tokenizer_json.h"
@@ -38,6 +39,7 @@ constexpr SpecialKey kSpecialKeys[] = {
 // What the tokenizer's template puts around a text; empty: nothing.
 struct TextEnds {
   std::string first, last;
+  bool separates_twice = false;  // between two texts stand two special tokens: the first one's end, and another
 };
 
 std::string special_of(const Json& item) {
@@ -57,6 +59,11 @@ TextEnds read_text_ends(const Json& processor) {
   if (single == nullptr || !single->is_array() || single->size() < 2) return ends;
   ends.first = special_of(single->front());
   ends.last = special_of(single->back());
+  if (const Json* pair = json_member(processor, "pair"); pair != nullptr && pair->is_array()) {
+    const auto is_text = [](const Json& item) { return json_member(item, "Sequence") != nullptr; };
+    const auto one = std::ranges::find_if(*pair, is_text);
+    ends.separates_twice = one != pair->end() && std::find_if(one + 1, pair->end(), is_text) - one > 2;
+  }
   return ends;
 }
 
@@ -94,6 +101,7 @@ void add_end_flags(const Config& settings, const TextEnds& around, GgufMetadata&
   const bool begins = !around.first.empty() && special_spelling(settings, "bos_token") == around.first;
   metadata.add("tokenizer.ggml.add_bos_token", settings.flag_or("add_bos_token", false) || begins);
   metadata.add("tokenizer.ggml.add_eos_token", settings.flag_or("add_eos_token", false) || !around.last.empty());
+  if (around.separates_twice) metadata.add("tokenizer.ggml.add_sep_token", true);
 }
 
 Result<void> add_chat_template(const std::filesystem::path& folder, const Config& settings, GgufMetadata& metadata) {
@@ -168,6 +176,15 @@ Result<void> add_wordpiece(const Config& tokenizer, TokenList list, int64_t rows
   return {};
 }
 
+// A text begins with the token for classifiers; programs take BERT's first vocabulary's where a file does not say
+// which.
+void add_wordpiece_beginning(const Config& settings, const TokenList& list, GgufMetadata& metadata) {
+  constexpr int64_t kFirst = 101;
+  const int64_t id = list.find(special_spelling(settings, "cls_token").value_or("[CLS]"));
+  if (id >= 0 && id != kFirst && !metadata.has("tokenizer.ggml.bos_token_id"))
+    metadata.add("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(id));
+}
+
 // Whether a step of the tokenizer puts a space before a text: "Prepend", or "Metaspace" in either form.
 bool puts_space_first(const Json& step) {
   if (step.is_array()) return std::ranges::any_of(step, puts_space_first);
@@ -184,6 +201,54 @@ bool puts_space_first(const Json& step) {
 bool puts_space_first(const Config& tokenizer) {
   const Json* steps[] = {tokenizer.find("normalizer"), tokenizer.find("pre_tokenizer")};
   return std::ranges::any_of(steps, [](const Json* step) { return step != nullptr && puts_space_first(*step); });
+}
+
+// What a unigram tokenizer does to a text before it is cut.
+struct UnigramSteps {
+  std::vector<uint8_t> charsmap;
+  bool removes_extra_spaces = false;
+};
+
+Result<void> read_unigram_step(const Config& tokenizer, const Json& step, UnigramSteps& steps) {
+  for (const char* parts : {"normalizers", "pretokenizers"}) {
+    const Json* list = json_member(step, parts);
+    if (list == nullptr || !list->is_array()) continue;
+    for (const Json& part : *list) TRY(read_unigram_step(tokenizer, part, steps));
+    return {};
+  }
+  const std::string type = json_text(step, "type").value_or("");
+  const Json* pattern = json_member(step, "pattern");
+  const std::string expression = pattern != nullptr ? json_text(*pattern, "Regex").value_or("") : "";
+  if (type == "Precompiled") {
+    const auto bytes = base64_bytes(json_text(step, "precompiled_charsmap").value_or(""));
+    if (!bytes) return fail(ErrorCode::corrupt, fmt::format("{}: the charsmap is no base64.", tokenizer.subject()));
+    for (const std::byte byte : *bytes) steps.charsmap.push_back(static_cast<uint8_t>(byte));
+  } else if (type == "WhitespaceSplit" ||
+             (type == "Replace" && expression == " {2,}" && json_text(step, "content") == " ")) {
+    steps.removes_extra_spaces = true;
+  } else if (type != "Metaspace" && type != "Strip") {
+    return fail(ErrorCode::unsupported, fmt::format("{} changes text in a way that GGUF files cannot say: {:.200}.",
+                                                    tokenizer.subject(), step.dump()));
+  }
+  return {};
+}
+
+Result<void> add_unigram(const Config& tokenizer, TokenList list, int64_t rows, GgufMetadata& metadata) {
+  UnigramSteps steps;
+  for (const char* stage : {"normalizer", "pre_tokenizer"}) {
+    if (const Json* step = tokenizer.find(stage)) TRY(read_unigram_step(tokenizer, *step, steps));
+  }
+  const auto unknown = static_cast<size_t>(TRY(tokenizer.part("model").integer("unk_id")));
+  if (unknown >= list.types.size())
+    return fail(ErrorCode::corrupt, fmt::format("{} has no token {}.", tokenizer.subject(), unknown));
+  list.types[unknown] = TokenType::unknown;
+  list.fill_up(rows);
+  metadata.add("tokenizer.ggml.model", "t5").add("tokenizer.ggml.pre", "default");
+  add_list(list, metadata);
+  metadata.add("tokenizer.ggml.add_space_prefix", puts_space_first(tokenizer));
+  metadata.add("tokenizer.ggml.remove_extra_whitespaces", steps.removes_extra_spaces);
+  if (!steps.charsmap.empty()) metadata.add("tokenizer.ggml.precompiled_charsmap", steps.charsmap);
+  return {};
 }
 
 // The pieces of tokenizer.model, where there is one.
@@ -281,15 +346,20 @@ Result<void> add_vocabulary(const Checkpoint& checkpoint, int64_t vocabulary, Gg
     TRY(add_sentencepiece(checkpoint, tokenizer, list, vocabulary, metadata));
   } else if (kind == "BPE") {
     TRY(add_byte_level(checkpoint, tokenizer, list, vocabulary, metadata));
+  } else if (kind == "Unigram") {
+    TRY(add_unigram(tokenizer, list, vocabulary, metadata));
   } else {
-    return fail(ErrorCode::unsupported,
-                fmt::format("{} is of the kind '{}'; BPE and WordPiece are converted.", tokenizer.subject(), kind));
+    return fail(ErrorCode::unsupported, fmt::format("{} is of the kind '{}'; BPE, Unigram and WordPiece are converted.",
+                                                    tokenizer.subject(), kind));
   }
   // Programs know what WordPiece puts around a text.
   const Json* processor = kind != "WordPiece" ? tokenizer.find("post_processor") : nullptr;
   const TextEnds around = processor != nullptr ? read_text_ends(*processor) : TextEnds();
   add_special_ids(checkpoint, settings, generation, around, list, metadata);
-  if (kind == "WordPiece") return {};
+  if (kind == "WordPiece") {
+    add_wordpiece_beginning(settings, list, metadata);
+    return {};
+  }
   add_end_flags(settings, around, metadata);
   return add_chat_template(checkpoint.folder, settings, metadata);
 }
