@@ -30,8 +30,6 @@ constexpr double kTolerance = 2e-3;
 // adds up to some 1e-5, and cancelling norms and approximated exponentials (2^-22) leave room for ten times that.
 constexpr double kFloatTolerance = 1e-4;
 
-constexpr const char* kIsas[] = {"scalar", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"};
-
 class ArchitectureTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -102,7 +100,7 @@ TEST_P(ArchitectureTest, InFloatsEveryInstructionSetMeetsTheReferences) {
   ASSERT_TRUE(testing::write_in_floats(model_, floats));
   double worst = 0;
   int runnable = 0;
-  for (const char* isa : kIsas) {
+  for (const char* isa : testing::kIsas) {
     const auto engine = load({.model = floats, .isa = isa, .kv_type = KvType::f32});
     if (engine == nullptr) continue;
     ++runnable;
@@ -123,7 +121,7 @@ TEST_P(ArchitectureTest, InFloatsEveryInstructionSetMeetsTheReferences) {
 
 TEST_P(ArchitectureTest, EveryInstructionSetGivesTheReferences) {
   int runnable = 0;
-  for (const char* isa : kIsas) {
+  for (const char* isa : testing::kIsas) {
     const auto engine = load(isa);
     if (engine == nullptr) continue;
     ++runnable;

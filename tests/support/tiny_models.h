@@ -20,6 +20,9 @@ inline constexpr const char* kTinyModels[] = {
 // The same of models that do not write: their results stand where logits would.
 inline constexpr const char* kTinyEncoders[] = {"bert", "nomic-bert", "xlm-roberta"};
 
+// All instruction sets; what a machine lacks cannot be loaded.
+inline constexpr const char* kIsas[] = {"scalar", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"};
+
 // A name as googletest wants it.
 inline std::string test_name(std::string name) {
   std::ranges::replace(name, '-', '_');
