@@ -66,6 +66,19 @@ void add_help(CLI::App& app, Context& context, Action& action) {
   });
 }
 
+// Only a system message may be empty: there the settings may have one, which this takes away. Elsewhere an empty value
+// is what a shell variable leaves that is not set, and must not pass for an option that was not given.
+void refuse_empty_values(CLI::App& app) {
+  const auto empty = [](const std::string& value) {
+    return value.empty() ? std::string("the value is empty; give one, or leave the option out") : std::string();
+  };
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    for (CLI::Option* option : command->get_options()) {
+      if (option->nonpositional() && option->get_name() != "--system") option->check(empty);
+    }
+  }
+}
+
 void add_commands(CLI::App& app, Context& context, Action& action) {
   app.set_version_flag("--version", "nanomind " NANOMIND_VERSION);
   app.require_subcommand(1);
@@ -75,6 +88,18 @@ void add_commands(CLI::App& app, Context& context, Action& action) {
         add_pack, add_tokenize, add_perplexity, add_embed, add_rerank, add_bench, add_doctor, add_help}) {
     add(app, context, action);
   }
+  refuse_empty_values(app);
+}
+
+// "--name=", which the parser would complete with the next word.
+std::optional<std::string> option_without_value(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--") break;
+    if (word.starts_with("--") && word.find('=') == word.size() - 1)
+      return fmt::format("{} has no value. Give one, or leave the option out.", word);
+  }
+  return std::nullopt;
 }
 
 // Parses the command line; an exit code when that is all there is to do.
@@ -83,7 +108,8 @@ std::optional<int> parse(CLI::App& app, const Context& context, int argc, char**
     context.console.note(app.help());
     return kUsage;
   }
-  if (const auto message = unknown_command(app, argc, argv)) {
+  for (const auto& message : {unknown_command(app, argc, argv), option_without_value(argc, argv)}) {
+    if (!message) continue;
     context.console.error(*message);
     return kUsage;
   }

@@ -32,6 +32,15 @@ class Calling(ProgramTest):
                 self.assertEqual(done.stdout, b"")
                 self.assertIn(expected.lower(), done.stderr.decode().lower())
 
+    def test_empty_values_are_no_missing_options(self):
+        for option in ("--regex", "--grammar", "--gbnf", "--lark", "--json-schema", "--tools", "--draft", "--stop", "--image", "--mmproj"):
+            with self.subTest(option=option):
+                done = self.expect(2, "run", self.tiny, "hello", option, "", stdin=None)
+                self.assertIn(f"{option}: the value is empty", done.stderr.decode())
+        self.assertIn(b"--regex= has no value", self.expect(2, "run", self.tiny, "--regex=", "hello", stdin=None).stderr)
+        self.assertIn(b"--report", self.expect(2, "quantize", self.tiny, "x.gguf", "--type", "q8_0", "--report", "").stderr)
+        self.expect(0, "run", self.tiny, "hello", "--system", "", "-n", "1", stdin=None)
+
     def test_help_goes_to_standard_output(self):
         whole = self.expect(0, "--help").stdout.decode()
         for command in COMMANDS:
