@@ -173,7 +173,7 @@ class Patterns {
     Patterns out;
     for (const TypeRule& rule : rules) {
       try {
-        out.rules_.emplace_back(std::regex(rule.pattern, std::regex::ECMAScript | std::regex::optimize), rule.dtype);
+        out.patterns_.emplace_back(rule.pattern, std::regex::ECMAScript | std::regex::optimize);
       } catch (const std::regex_error& error) {
         return fail(ErrorCode::invalid_argument,
                     fmt::format("'{}' is no regular expression ({}).", rule.pattern, error.what()));
@@ -181,11 +181,12 @@ class Patterns {
     }
     return out;
   }
-  Result<std::optional<DType>> find(std::string_view name) const {
+  // Index of the first rule that matches.
+  Result<std::optional<size_t>> find(std::string_view name) const {
     if (name.size() > kLongestName) return std::nullopt;
     try {
-      for (const auto& [pattern, dtype] : rules_) {
-        if (std::regex_search(name.begin(), name.end(), pattern)) return dtype;
+      for (size_t i = 0; i < patterns_.size(); ++i) {
+        if (std::regex_search(name.begin(), name.end(), patterns_[i])) return i;
       }
     } catch (const std::regex_error& error) {
       return fail(ErrorCode::invalid_argument,
@@ -195,8 +196,35 @@ class Patterns {
   }
 
  private:
-  std::vector<std::pair<std::regex, DType>> rules_;
+  std::vector<std::regex> patterns_;
 };
+
+// What of a choice some tensor has met.
+struct Met {
+  std::vector<bool> rules;
+  bool head = false, embedding = false;
+};
+
+// A wish that no tensor meets is a mistake, a mistyped name mostly; all are named together.
+Result<void> check_met(const GgufFile& file, const TypeChoice& choice, const Met& met) {
+  std::string wrong;
+  for (size_t i = 0; i < met.rules.size(); ++i) {
+    if (met.rules[i]) continue;
+    wrong += fmt::format(
+        "The rule '{}' decides nothing: no name matches it, or only those of tensors that stay as they are or that an "
+        "earlier rule decides. ",
+        choice.rules[i].pattern);
+  }
+  if (choice.head && !met.head) wrong += "There is no matrix that makes logits, so leave out a type for it. ";
+  if (choice.embedding && !met.embedding) wrong += "There is no table of tokens, so leave out a type for it. ";
+  if (wrong.empty()) return {};
+  std::vector<std::string_view> examples;
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (!stays(tensor) && examples.size() < 5) examples.push_back(tensor.name);
+  }
+  return fail(ErrorCode::invalid_argument,
+              fmt::format("{}Matrices of {} have names like {}.", wrong, file.subject(), fmt::join(examples, ", ")));
+}
 
 }  // namespace
 
@@ -233,6 +261,7 @@ Result<std::vector<std::optional<DType>>> choose_types(const GgufFile& file, con
   const Facts facts = facts_of(file, architecture);
   const DType least_head =
       choice.mix.base == DType::mxfp4 && choice.mix.size != MixSize::plain ? DType::q8_0 : DType::q6_k;
+  Met met{.rules = std::vector<bool>(choice.rules.size())};
   std::vector<std::optional<DType>> types;
   for (const GgufTensor& tensor : file.tensors()) {
     auto& type = types.emplace_back();
@@ -245,9 +274,15 @@ Result<std::vector<std::optional<DType>>> choose_types(const GgufFile& file, con
     if (is_fine && !is_pure) dtype = at_least(dtype, least_head);
     if (is_table && choice.embedding) dtype = *choice.embedding;
     if (is_head && choice.head) dtype = *choice.head;
-    if (const auto ruled = TRY(patterns.find(tensor.name))) dtype = *ruled;
+    if (const auto rule = TRY(patterns.find(tensor.name))) {
+      dtype = choice.rules[*rule].dtype;
+      met.rules[*rule] = true;
+    }
+    met.head |= is_head;
+    met.embedding |= is_table;
     type = fit_columns(dtype, tensor.shape.columns());
   }
+  TRY(check_met(file, choice, met));
   return types;
 }
 

@@ -51,7 +51,8 @@ struct TypeChoice {
 
 // The type of each tensor of `file`, in its order; nothing for those that stay as they are: vectors, routers, tables of
 // positions, small convolutions, what is small of Gemma 3n, and of vision files the first filters. Rows that do not
-// divide into blocks get the nearest type of more bits that does. Errors: a pattern that is no expression.
+// divide into blocks get the nearest type of more bits that does. Errors: a pattern that is no expression, and what of
+// the choice holds for no tensor.
 Result<std::vector<std::optional<DType>>> choose_types(const GgufFile& file, const TypeChoice& choice);
 
 }  // namespace nanomind

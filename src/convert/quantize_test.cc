@@ -209,6 +209,28 @@ TEST_F(QuantizeFile, ObeysRules) {
   EXPECT_FALSE(parse_mix("q9_9"));
 }
 
+TEST_F(QuantizeFile, RefusesWishesThatNoTensorMeets) {
+  const auto refusal = [&](const TypeChoice& choice) {
+    const auto done = quantize(choice);
+    EXPECT_FALSE(done);
+    EXPECT_FALSE(fs::exists(target()) || fs::exists(partial()));
+    return done ? std::string() : done.error().message;
+  };
+  const Mix mix = *parse_mix("q4_0");
+  const std::string message = refusal({.mix = mix, .rules = {{"nosuch", DType::q8_0}, {"attn_norm", DType::q8_0}}});
+  EXPECT_THAT(message, HasSubstr("'nosuch' decides nothing"));
+  EXPECT_THAT(message, HasSubstr("'attn_norm' decides nothing"));  // vectors stay as they are
+  EXPECT_THAT(message, HasSubstr("blk.0.attn_v.weight"));
+  EXPECT_THAT(refusal({.mix = mix, .rules = {{"attn", DType::q8_0}, {"attn_v", DType::q5_0}}}),
+              HasSubstr("'attn_v' decides nothing"));  // decided before
+  GgufTestWriter w;
+  w.add("general.architecture", "clip").add("clip.vision.block_count", uint32_t{1});
+  w.add_floats("v.blk.0.attn_v.weight", {2, 768}, normal(1536, 3));
+  ASSERT_TRUE(w.write(source()));
+  EXPECT_THAT(refusal({.mix = mix, .rules = {}, .head = DType::q8_0}), HasSubstr("no matrix that makes logits"));
+  EXPECT_THAT(refusal({.mix = mix, .rules = {}, .embedding = DType::q8_0}), HasSubstr("no table of tokens"));
+}
+
 TEST_F(QuantizeFile, WritesTheSameBytesWithAnyNumberOfThreads) {
   ASSERT_TRUE(quantize({.mix = *parse_mix("q4_k_s")}, 1));
   const std::string alone = bytes();

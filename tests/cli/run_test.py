@@ -258,6 +258,7 @@ class Tools(ProgramTest):
         self.assertEqual(one.read_bytes(), out.read_bytes())
         # What cannot be is said before the work, and nothing appears.
         for arguments in (("none.gguf", "--type", "q9"), ("none.gguf", "--type", "q4_0", "--report", self.home / "none.txt"),
+                          ("none.gguf", "--type", "q4_0", "--rule", "nosuch=q8_0"),
                           ("none/none.gguf", "--type", "q4_0")):
             failed = self.run_program("quantize", self.tiny, self.home / arguments[0], *arguments[1:])
             self.assertNotEqual(failed.returncode, 0)
@@ -283,6 +284,8 @@ class Tools(ProgramTest):
         self.assertIn(b"taken for a vision file", refused.stderr)
         refused = self.expect(2, "convert", checkpoint, "-o", self.home / "eyes.gguf", "--only", "vision")
         self.assertIn(b"mmproj-eyes.gguf", refused.stderr)
+        refused = self.expect(2, "quantize", vision, self.home / "none.gguf", "--type", "q8_0", "--head", "q8_0")
+        self.assertIn(b"no matrix that makes logits", refused.stderr)
         refused = self.expect(2, "quantize", vision, self.home / "none.gguf", "--type", "q8_0", "--report", picture)
         self.assertIn(b"--report", refused.stderr)
         self.assertFalse((self.home / "none.gguf").exists())
