@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, ParserFactory};
-use serde_json::{json, Value};
 use toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie};
 
 use crate::abi::{free_handle, into_handle, into_status, Bytes, Text};
 use crate::guard::{caught, on_large_stack};
 use crate::json_runs::{is_space, JsonRuns};
+use crate::json_schema;
 
 /// NanomindGrammarKind of the header.
 const JSON_SCHEMA: i32 = 0;
@@ -61,7 +61,7 @@ impl Grammar {
         if let Some(token) = self.forced_control_token() {
             return Ok(self.environment.tok_trie().singleton_token_set(token));
         }
-        let mut mask = self.matcher.compute_mask_or_eos().map_err(|e| e.to_string())?;
+        let mut mask = self.matcher.compute_mask_or_eos().map_err(|e| dead_end(e.to_string()))?;
         if let Some(runs) = &self.json {
             if let Some(spaces) = runs.spaces.as_ref().filter(|_| runs.written.enough_spaces()) {
                 mask.sub(spaces);
@@ -104,6 +104,16 @@ impl Grammar {
         }
         Ok(())
     }
+}
+
+/// Of a grammar that is well formed, and yet allows nothing.
+fn dead_end(message: String) -> String {
+    if !message.starts_with("NoExtensionBias") {
+        return message;
+    }
+    "No text meets the schema or grammar: it refers to itself on every way, so that an answer would have no end, or its \
+     parts contradict each other."
+        .to_string()
 }
 
 #[repr(C)]
@@ -151,20 +161,6 @@ fn nesting(source: &str) -> usize {
     deepest
 }
 
-fn json_schema(source: &str) -> Result<TopLevelGrammar, String> {
-    let mut schema: Value =
-        serde_json::from_str(source).map_err(|e| format!("The JSON schema is not valid JSON: {e}."))?;
-    if schema == Value::Bool(true) {
-        schema = json!({});
-    }
-    let Some(object) = schema.as_object_mut() else {
-        return Err("The JSON schema must be an object.".to_string());
-    };
-    // Options of the engine, which are not for those who write schemas.
-    object.remove("x-guidance");
-    Ok(TopLevelGrammar::from_json_schema(schema))
-}
-
 fn build_grammar(vocabulary: &Vocabulary, kind: i32, source: &str) -> Result<Grammar, String> {
     if source.len() > SOURCE_BYTES_MAX {
         return Err(format!("The grammar has {} bytes; at most {SOURCE_BYTES_MAX} are accepted.", source.len()));
@@ -174,16 +170,20 @@ fn build_grammar(vocabulary: &Vocabulary, kind: i32, source: &str) -> Result<Gra
         return Err(format!("The grammar is nested {levels} levels deep; at most {NESTING_MAX} are accepted."));
     }
     let grammar = match kind {
-        JSON_SCHEMA => json_schema(source)?,
+        JSON_SCHEMA => TopLevelGrammar::from_json_schema(json_schema::read(source)?),
         REGEX => TopLevelGrammar::from_regex(source),
         LARK => TopLevelGrammar::from_lark(source.to_string()),
         _ => return Err(format!("Unknown kind of grammar: {kind}.")),
     };
     let factory = &vocabulary.factory;
-    let parser = factory.create_parser(grammar).map_err(|e| format!("The grammar cannot be used: {e}."))?;
+    let refuse = |message: String| match kind {
+        JSON_SCHEMA => json_schema::refusal(&message),
+        _ => format!("The grammar cannot be used: {message}."),
+    };
+    let parser = factory.create_parser(grammar).map_err(|e| refuse(e.to_string()))?;
     let matcher = Matcher::new(Ok(parser));
     match matcher.get_error() {
-        Some(message) => Err(format!("The grammar cannot be used: {message}.")),
+        Some(message) => Err(refuse(message)),
         None => Ok(Grammar {
             matcher,
             environment: factory.tok_env().clone(),

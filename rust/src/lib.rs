@@ -8,5 +8,6 @@ mod chat_tools;
 mod grammar;
 mod guard;
 mod json_runs;
+mod json_schema;
 mod line_editor;
 mod python_json;

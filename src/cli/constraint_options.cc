@@ -6,8 +6,10 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <filesystem>
+#include <system_error>
 
 #include "base/mapped_file.h"
+#include "text/json_call.h"
 
 namespace nanomind {
 namespace {
@@ -21,10 +23,18 @@ Result<Constraint> from_file(Constraint::Kind kind, const std::string& path) {
   return Constraint{.kind = kind, .source = TRY(read_file(path))};
 }
 
-// A schema is an object or a truth value; no file is called that.
-bool is_json(const std::string& typed) {
+// A schema is an object or a truth value; no file is called that. Other JSON may be a file's name, or else a mistake.
+Result<Constraint> from_schema(const std::string& typed) {
   const size_t start = typed.find_first_not_of(" \t\r\n");
-  return start != std::string::npos && (typed[start] == '{' || typed == "true" || typed == "false");
+  const bool is_schema = start != std::string::npos && (typed[start] == '{' || typed == "true" || typed == "false");
+  if (is_schema) return Constraint{.kind = Constraint::Kind::json_schema, .source = typed};
+  std::error_code error;
+  if (is_json(typed) && !std::filesystem::exists(typed, error)) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("--json-schema {}: a JSON schema is an object, or true, and there is no file of this name.",
+                            typed));
+  }
+  return from_file(Constraint::Kind::json_schema, typed);
 }
 
 Result<Constraint> from_grammar(const std::string& path) {
@@ -40,7 +50,7 @@ Result<Constraint> from_grammar(const std::string& path) {
 
 void add_constraint_options(CLI::App& command, ConstraintFlags& flags) {
   const std::string group = "Form of the answer";
-  command.add_option("--json-schema", flags.json_schema, "answer in JSON that meets a schema")
+  command.add_option("--json-schema", flags.json_schema, "answer in JSON that meets a schema (oneOf counts as anyOf)")
       ->option_text("FILE|JSON")
       ->group(group);
   command.add_option("--grammar", flags.grammar, "answer by a grammar, .gbnf or .lark")
@@ -62,10 +72,7 @@ Result<std::optional<Constraint>> read_constraint(const ConstraintFlags& flags) 
     return fail(ErrorCode::invalid_argument,
                 "Give one of --json-schema, --grammar, --gbnf, --lark and --regex: an answer has one form.");
   }
-  if (is_json(flags.json_schema)) {
-    return Constraint{.kind = Constraint::Kind::json_schema, .source = flags.json_schema};
-  }
-  if (!flags.json_schema.empty()) return TRY(from_file(Constraint::Kind::json_schema, flags.json_schema));
+  if (!flags.json_schema.empty()) return TRY(from_schema(flags.json_schema));
   if (!flags.grammar.empty()) return TRY(from_grammar(flags.grammar));
   if (!flags.gbnf.empty()) return TRY(from_file(Constraint::Kind::gbnf, flags.gbnf));
   if (!flags.lark.empty()) return TRY(from_file(Constraint::Kind::lark, flags.lark));

@@ -154,12 +154,46 @@ TEST_F(GrammarTest, RegexAndLark) {
 
 TEST_F(GrammarTest, NonsenseIsAnError) {
   EXPECT_THAT(Grammar::from_json_schema("{", *vocabulary_).error().message, HasSubstr("not valid JSON"));
-  EXPECT_THAT(Grammar::from_json_schema("[]", *vocabulary_).error().message, HasSubstr("must be an object"));
+  EXPECT_THAT(Grammar::from_json_schema("[]", *vocabulary_).error().message, HasSubstr("is an object"));
   EXPECT_FALSE(Grammar::from_json_schema(R"({"type":"martian"})", *vocabulary_));
   EXPECT_FALSE(Grammar::from_json_schema("\xff", *vocabulary_));
   EXPECT_FALSE(Grammar::from_regex("[a", *vocabulary_));
   EXPECT_FALSE(Grammar::from_lark("start: missing", *vocabulary_));
   EXPECT_TRUE(Grammar::from_json_schema("true", *vocabulary_));
+}
+
+// What a schema of one of several kinds usually looks like.
+TEST_F(GrammarTest, OneOfIsAnyOf) {
+  constexpr std::string_view kUnion =
+      R"({"oneOf":[{"type":"object","properties":{"kind":{"const":"a"}},"required":["kind"]},)"
+      R"({"$ref":"#/$defs/b"},{"type":"integer"},{"type":"number"}],)"
+      R"("$defs":{"b":{"type":"object","properties":{"kind":{"const":"b"}},"required":["kind"]}}})";
+  for (const std::string_view text : {R"({"kind":"a"})", R"({"kind":"b"})", "7", "7.5"}) {
+    Grammar grammar = schema(kUnion);
+    EXPECT_EQ(advance(grammar, text), text);
+    EXPECT_TRUE(allows(grammar, *tokenizer_->end_token()));
+  }
+  Grammar grammar = schema(kUnion);
+  EXPECT_EQ(advance(grammar, R"({"kind":"c"})"), R"({"kind":")");
+}
+
+TEST_F(GrammarTest, RefusalsNameTheKeyword) {
+  const auto refusal = [&](std::string_view source) {
+    const auto grammar = Grammar::from_json_schema(source, *vocabulary_);
+    return grammar ? std::string("accepted") : grammar.error().message;
+  };
+  Grammar circle = schema(R"({"$ref":"#"})");
+  std::vector<uint32_t> mask(circle.mask_words());
+  EXPECT_THAT(circle.allowed(mask).error().message, HasSubstr("refers to itself"));
+  EXPECT_THAT(refusal(R"({"type":"string","pattern":"("})"), HasSubstr("unclosed group"));
+  EXPECT_THAT(refusal(R"({"type":"array","items":{"not":{"type":"null"}},"minItems":1})"),
+              HasSubstr("has \"not\", which"));
+  EXPECT_THAT(refusal(R"({"type":"string","format":"colour"})"), HasSubstr(R"("format": "colour")"));
+  EXPECT_THAT(refusal(R"({"$ref":"person.json"})"), HasSubstr("$defs"));
+  EXPECT_THAT(refusal(R"({"type":"martian"})"), HasSubstr("martian"));
+  EXPECT_THAT(refusal(R"({"type":"string","minLength":3,"maxLength":2})"), HasSubstr("minLength (3)"));
+  EXPECT_THAT(refusal("false"), HasSubstr("no answer meets"));
+  EXPECT_THAT(refusal("null"), HasSubstr("is an object"));
 }
 
 TEST_F(GrammarTest, Tool03HostileGrammarsAreErrors) {

@@ -51,7 +51,8 @@ std::string text(std::string_view text) { return encode_json_string(text); }
 std::string json_value(OrderedJson schema) {
   if (!schema.is_object()) schema = OrderedJson::object();  // `true`: anything
   // Options of the grammar's compiler; what a schema says of its own by this name is no part of JSON Schema.
-  schema["x-guidance"] = {{"whitespace_flexible", false}, {"item_separator", ", "}, {"key_separator", ": "}};
+  schema["x-guidance"] = {
+      {"whitespace_flexible", false}, {"item_separator", ", "}, {"key_separator", ": "}, {"coerce_one_of", true}};
   return "%json " + schema.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 

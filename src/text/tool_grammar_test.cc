@@ -138,6 +138,12 @@ class ToolGrammarTest : public testing::Test {
   std::optional<GrammarVocabulary> vocabulary_;
 };
 
+TEST_F(ToolGrammarTest, OneOfIsAnyOf) {
+  const std::vector<CallableTool> tools = {
+      {"f", R"({"type": "object", "properties": {"a": {"oneOf": [{"type": "integer"}, {"type": "number"}]}}})"}};
+  for (const ToolFormat format : kFormats) grammar(format, CallCount::one, tools);
+}
+
 TEST_F(ToolGrammarTest, Tool07EachFamilyWritesAsItsModelsDo) {
   const std::pair<ToolFormat, std::string> calls[] = {
       {ToolFormat::hermes,

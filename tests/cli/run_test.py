@@ -82,6 +82,12 @@ class Run(ProgramTest):
             flag = "--json-schema" if name.endswith("json") else "--grammar"
             answer = self.answer("--raw", "hello", flag, path, stdin=None, tokens=100)
             self.assertEqual(answer["text"].strip('"'), "yes")
+        (self.home / "null").write_text('{"const": "yes"}')
+        named = self.answer("--raw", "hello", "--json-schema", "null", stdin=None, tokens=100, cwd=self.home)
+        self.assertEqual(named["text"], '"yes"')
+        for inline in ("null", "[1]", '"hello"', "3"):
+            refused = self.expect(2, "run", self.tiny, "hello", "--json-schema", inline, stdin=None).stderr.decode()
+            self.assertIn(f"--json-schema {inline}: a JSON schema is an object", refused)
         path = self.home / "wrong.gbnf"
         path.write_text('root ::= "a"\n\nb ::= c')
         self.assertIn(b"Line 3", self.expect(2, "run", self.tiny, "hello", "--grammar", path, stdin=None).stderr)
