@@ -177,6 +177,22 @@ TEST_F(GrammarTest, OneOfIsAnyOf) {
   EXPECT_EQ(advance(grammar, R"({"kind":"c"})"), R"({"kind":")");
 }
 
+TEST_F(GrammarTest, SchemasComeInEnvelopes) {
+  const std::string person(kPerson);
+  for (const std::string& source : {R"({"name":"p","schema":)" + person + R"(,"strict":true})",
+                                    R"({"type":"json_schema","json_schema":{"name":"p","schema":)" + person + "}}",
+                                    R"({"type":"json_schema","name":"p","strict":true,"schema":)" + person + "}",
+                                    R"({"type":"json_object","schema":)" + person + "}"}) {
+    Grammar grammar = schema(source);
+    EXPECT_EQ(advance(grammar, R"({"age": 3, "no)"), R"({"age": 3, ")") << source;
+  }
+  // Properties of that name are properties, and other keys are a schema's.
+  Grammar object = schema(R"({"type":"object","properties":{"schema":{"const":1}},"required":["schema"]})");
+  EXPECT_EQ(advance(object, R"({"schema": 12)"), R"({"schema": 1)");
+  Grammar list = schema(R"({"type":"array","schema":{"type":"integer"}})");
+  EXPECT_EQ(advance(list, R"(["a"])"), R"(["a"])");
+}
+
 TEST_F(GrammarTest, RefusalsNameTheKeyword) {
   const auto refusal = [&](std::string_view source) {
     const auto grammar = Grammar::from_json_schema(source, *vocabulary_);
