@@ -13,7 +13,7 @@ namespace nanomind {
 namespace {
 
 // TOKEN=X: TOKEN is an id or a text, X a number or "ban".
-Result<std::vector<LogitBias>> read_bias(const std::string& typed, const Tokenizer& tokenizer) {
+Result<LogitBias> read_bias(const std::string& typed, const Tokenizer& tokenizer) {
   const size_t equals = typed.rfind('=');
   if (equals == std::string::npos || equals == 0) {
     return fail(ErrorCode::invalid_argument,
@@ -23,7 +23,7 @@ Result<std::vector<LogitBias>> read_bias(const std::string& typed, const Tokeniz
   const double bias = value == "ban" ? -std::numeric_limits<double>::infinity() : TRY(parse_number(value));
   if (token.find_first_not_of("0123456789") != std::string::npos) return bias_text(tokenizer, token, bias);
   const auto id = static_cast<TokenId>(TRY(parse_integer(token, 0, tokenizer.vocabulary_size() - 1)));
-  return std::vector{LogitBias{.token = id, .bias = bias}};
+  return LogitBias{.token = id, .bias = bias};
 }
 
 void add_penalties(CLI::App& command, SamplerOptions& sampler, const std::string& group) {
@@ -79,8 +79,7 @@ void add_sampling_options(CLI::App& command, SamplingFlags& flags, const Setting
 Result<SamplerOptions> sampler_options(const SamplingFlags& flags, const Tokenizer& tokenizer) {
   SamplerOptions options = flags.sampler;
   for (const std::string& typed : flags.logit_bias) {
-    const auto biases = TRY(read_bias(typed, tokenizer));
-    options.logit_bias.insert(options.logit_bias.end(), biases.begin(), biases.end());
+    options.logit_bias.push_back(TRY(read_bias(typed, tokenizer)));
   }
   TRY(check(options));
   return options;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "text/utf8_stream.h"
+
 namespace nanomind {
 namespace {
 
@@ -29,12 +31,19 @@ Result<void> check(const DryOptions& o) {
 
 }  // namespace
 
-std::vector<LogitBias> bias_text(const Tokenizer& tokenizer, std::string_view text, double bias) {
-  std::vector<LogitBias> biases;
-  for (const TokenId token : tokenizer.encode(text, ControlTokens::recognise, Beginning::omit)) {
-    biases.push_back({token, bias});
+Result<LogitBias> bias_text(const Tokenizer& tokenizer, std::string_view text, double bias) {
+  const auto tokens = tokenizer.encode(text, ControlTokens::recognise, Beginning::omit);
+  if (tokens.size() == 1) return LogitBias{tokens[0], bias};
+  std::string parts;
+  for (const TokenId token : tokens) {
+    const std::string_view bytes = tokenizer.bytes(token);
+    Utf8Stream utf8;
+    const std::string shown = utf8.push(bytes.empty() ? tokenizer.piece(token) : bytes) + utf8.finish();
+    parts += fmt::format("{}{} ('{}')", parts.empty() ? "" : ", ", token, shown);
   }
-  return biases;
+  return fail(ErrorCode::invalid_argument,
+              fmt::format("'{}' is {} tokens, not one: {}. Give those that are meant by their ids.", text,
+                          tokens.size(), parts));
 }
 
 Result<void> check(const SamplerOptions& o) {

@@ -63,8 +63,8 @@ struct SamplerOptions {
 };
 inline constexpr int kMostWindow = 1 << 20;
 
-// The bias for every token of `text`, as it is cut at the beginning of a word.
-std::vector<LogitBias> bias_text(const Tokenizer& tokenizer, std::string_view text, double bias);
+// The bias for the token that `text` is. invalid_argument where it is several, which all have lives of their own.
+Result<LogitBias> bias_text(const Tokenizer& tokenizer, std::string_view text, double bias);
 
 // Says which option is out of range and what the range is.
 Result<void> check(const SamplerOptions& options);

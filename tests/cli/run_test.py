@@ -69,6 +69,12 @@ class Run(ProgramTest):
         self.assertEqual(self.answer("--raw", "hello", "--logit-bias", "7=1e4", stdin=None)["ids"], [7] * 4)
         for wrong in ("7", "=3", "7=x", "999999999=1"):
             self.assertNotEqual(self.run_program("run", self.tiny, "hello", "--logit-bias", wrong, stdin=None).returncode, 0)
+        several = json.loads(self.expect(0, "tokenize", self.tiny, "--json", "--no-bos", stdin="xyz").stdout)["ids"]
+        refused = self.expect(2, "run", self.tiny, "hello", "--logit-bias", "xyz=ban", stdin=None).stderr.decode()
+        self.assertGreater(len(several), 1)
+        for token in several:
+            self.assertIn(f"{token} ('", refused)
+        self.assertEqual(self.answer("--raw", "hello", "--logit-bias", "x=1e4", stdin=None)["text"], "xxxx")
 
     def test_form_of_the_answer(self):
         schema = '{"enum": [{"a": [1, 2]}]}'
