@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 
 #include "base/mapped_file.h"
@@ -15,9 +16,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path side_file(const LocatedModel& model) {
-  return packed_path(model.path, model.packed_folder.empty() ? model.path.parent_path() : model.packed_folder);
-}
+// Removes a model's side file, unless that was there before.
+class BorrowedSideFile {
+ public:
+  explicit BorrowedSideFile(const LocatedModel& model)
+      : path_(packed_path(model.path, model.packed_folder.empty() ? model.path.parent_path() : model.packed_folder)),
+        is_kept_(fs::exists(path_, ignored_)) {}
+  BorrowedSideFile(const BorrowedSideFile&) = delete;
+  BorrowedSideFile& operator=(const BorrowedSideFile&) = delete;
+  ~BorrowedSideFile() { give_back(); }
+
+  void give_back() {
+    if (!is_kept_) fs::remove(path_, ignored_);
+  }
+
+ private:
+  std::error_code ignored_;
+  fs::path path_;
+  bool is_kept_;
+};
 
 }  // namespace
 
@@ -29,18 +46,16 @@ Result<Comparison> run_comparison(const Context& context, const ComparisonTask& 
   options.on_chunk = [&](int64_t done, int64_t total, double perplexity) {
     context.console.note(fmt::format("{}, chunk {} of {}: {:.4f} so far", label, done, total, perplexity));
   };
-  std::error_code error;
-  const fs::path side = side_file(task.reference);
-  const bool is_kept = fs::exists(side, error);
-  const auto result = compare([&] { return load_engine(context, task.reference, task.engine); },
-                              [&] {
-                                if (!is_kept) fs::remove(side, error);
-                                label = "result";
-                                return load_engine(context, task.model, task.engine);
-                              },
-                              text, options);
-  if (!is_kept) fs::remove(side, error);
-  return result;
+  BorrowedSideFile reference_side(task.reference);
+  std::optional<BorrowedSideFile> model_side;
+  if (task.side_files == ComparisonTask::SideFiles::keep_none) model_side.emplace(task.model);
+  return compare([&] { return load_engine(context, task.reference, task.engine); },
+                 [&] {
+                   reference_side.give_back();
+                   label = "result";
+                   return load_engine(context, task.model, task.engine);
+                 },
+                 text, options);
 }
 
 std::string describe(const Comparison& comparison) {

@@ -18,10 +18,11 @@ struct ComparisonTask {
   std::string text;  // path of a file
   EngineFlags engine;
   PerplexityOptions options;
+  enum class SideFiles { keep_models, keep_none } side_files = SideFiles::keep_models;
 };
 
-// With progress as notes. A side file that only this made for the reference is removed again: it is as large as the
-// reference, which hardly anybody runs.
+// With progress as notes. A side file that only this made for the reference is removed again, as it is as large as the
+// reference, which hardly anybody runs; the model's is where `side_files` says so.
 Result<Comparison> run_comparison(const Context& context, const ComparisonTask& task);
 
 // For people, in lines; the last number is the model's perplexity.

@@ -13,6 +13,8 @@
 #include "cli/quantity.h"
 #include "convert/quantize.h"
 #include "format/gguf.h"
+#include "runtime/perplexity.h"
+#include "text/tokenizer.h"
 
 namespace nanomind {
 namespace {
@@ -75,22 +77,29 @@ Result<Comparison> report(const Context& context, const QuantizeFlags& flags, co
                                   .model = TRY(locate_model(context, paths.target.string())),
                                   .text = expand_home(flags.report, context.folders.home),
                                   .engine = engine,
-                                  .options = {.context = flags.context, .chunks = flags.chunks}});
+                                  .options = {.context = flags.context, .chunks = flags.chunks},
+                                  .side_files = ComparisonTask::SideFiles::keep_none});
 }
 
-Result<void> check_report(const std::filesystem::path& source, const std::filesystem::path& text) {
-  TRY(MappedFile::open(text));
-  if (TRY(GgufFile::open(source)).get_string("general.architecture").value_or("") != "clip") return {};
-  return fail(ErrorCode::invalid_argument,
-              fmt::format("{} predicts no text that could be compared. Leave out --report.", source.string()));
+// What is wrong with the text is better known before the work than after it.
+Result<void> check_report(const Context& context, const QuantizeFlags& flags, const Paths& paths) {
+  const GgufFile source = TRY(GgufFile::open(paths.source));
+  if (source.get_string("general.architecture").value_or("") == "clip") {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("{} predicts no text that could be compared. Leave out --report.", paths.source.string()));
+  }
+  const MappedFile text = TRY(MappedFile::open(expand_home(flags.report, context.folders.home)));
+  const auto tokenizer = TRY(make_tokenizer(source));
+  TRY(perplexity_chunks(*tokenizer, {reinterpret_cast<const char*>(text.bytes().data()), text.bytes().size()},
+                        {.context = flags.context, .chunks = flags.chunks}));
+  return {};
 }
 
 Result<void> run(const Context& context, const QuantizeFlags& flags) {
   const Paths paths{std::filesystem::absolute(expand_home(flags.source, context.folders.home)),
                     std::filesystem::absolute(expand_home(flags.output, context.folders.home))};
   TRY(check_target(paths.source, paths.target));
-  // A name that is mistyped is better known before the work than after it.
-  if (!flags.report.empty()) TRY(check_report(paths.source, expand_home(flags.report, context.folders.home)));
+  if (!flags.report.empty()) TRY(check_report(context, flags, paths));
   const Quantized made = TRY(write_file(context, flags, paths));
   context.console.note(fmt::format("{}: {} instead of {}, {} tensors changed", paths.target.string(),
                                    format_bytes(made.bytes), format_bytes(made.source_bytes), made.changed));

@@ -105,7 +105,7 @@ Result<Comparison> compare(const OpenEngine& reference, const OpenEngine& model,
   PerplexityOptions kept = options;
   {
     const auto engine = TRY(reference());
-    chunks = TRY(perplexity_chunks(*engine, text, options));
+    chunks = TRY(perplexity_chunks(engine->tokenizer(), text, options));
     const uint64_t rows = chunks.size() * static_cast<uint64_t>(scored_positions(options.context));
     kept.on_logits = [&](std::span<const float> row) -> Result<void> {
       if (!file.is_open()) TRY(file.open(rows * row.size_bytes()));
@@ -115,7 +115,7 @@ Result<Comparison> compare(const OpenEngine& reference, const OpenEngine& model,
   }
   file.rewind();
   const auto engine = TRY(model());
-  if (TRY(perplexity_chunks(*engine, text, options)) != chunks) {
+  if (TRY(perplexity_chunks(engine->tokenizer(), text, options)) != chunks) {
     return fail(ErrorCode::invalid_argument,
                 "The two models read the text as different tokens, so their predictions cannot be compared. Choose the "
                 "file that the model was made of.");

@@ -9,13 +9,9 @@
 #include "runtime/logprobs.h"
 
 namespace nanomind {
-Result<std::vector<std::vector<TokenId>>> perplexity_chunks(const Engine& engine, std::string_view text,
+Result<std::vector<std::vector<TokenId>>> perplexity_chunks(const Tokenizer& tokenizer, std::string_view text,
                                                             const PerplexityOptions& options) {
-  const Tokenizer& tokenizer = engine.tokenizer();
-  if (options.context < 4 || options.context > engine.info().context) {
-    return fail(ErrorCode::invalid_argument,
-                fmt::format("Chunks of {} tokens do not fit; choose 4 to {}.", options.context, engine.info().context));
-  }
+  if (options.context < 4) return fail(ErrorCode::invalid_argument, "A chunk has 4 tokens or more.");
   const std::vector<TokenId> tokens = tokenizer.encode(text, ControlTokens::as_text, Beginning::add_if_model_does);
   const int64_t available = static_cast<int64_t>(tokens.size()) / options.context;
   const int64_t count = options.chunks < 0 ? available : std::min(options.chunks, available);
@@ -35,7 +31,11 @@ Result<std::vector<std::vector<TokenId>>> perplexity_chunks(const Engine& engine
 }
 
 Result<PerplexityResult> perplexity(Engine& engine, std::string_view text, const PerplexityOptions& options) {
-  const auto chunks = TRY(perplexity_chunks(engine, text, options));
+  if (options.context > engine.info().context) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("Chunks of {} tokens do not fit; choose 4 to {}.", options.context, engine.info().context));
+  }
+  const auto chunks = TRY(perplexity_chunks(engine.tokenizer(), text, options));
   PerplexityResult result;
   double total = 0;
   for (const std::vector<TokenId>& ids : chunks) {

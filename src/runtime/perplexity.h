@@ -28,15 +28,15 @@ struct PerplexityResult {
   int64_t chunks = 0;
 };
 
-// The tokens of each chunk that `perplexity` measures. invalid_argument for a text of less than one chunk, or chunks
-// that do not fit the engine.
-Result<std::vector<std::vector<TokenId>>> perplexity_chunks(const Engine& engine, std::string_view text,
+// The tokens of each chunk that `perplexity` measures. invalid_argument for a text of less than one chunk.
+Result<std::vector<std::vector<TokenId>>> perplexity_chunks(const Tokenizer& tokenizer, std::string_view text,
                                                             const PerplexityOptions& options);
 
 // Positions context / 2 to context - 2 of a chunk, each of which predicts the next token.
 inline int64_t scored_positions(int64_t context) { return context - 1 - context / 2; }
 
-// Errors: those of perplexity_chunks, of the session, and of on_logits.
+// Errors: those of perplexity_chunks, of the session, and of on_logits; invalid_argument for chunks that do not fit the
+// engine.
 Result<PerplexityResult> perplexity(Engine& engine, std::string_view text, const PerplexityOptions& options);
 
 }  // namespace nanomind

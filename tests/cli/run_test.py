@@ -255,6 +255,7 @@ class Tools(ProgramTest):
         done = self.expect(0, "quantize", self.tiny, out, "--type", "q4_0", "--report", text, "--ctx", "32", "--chunks", "2", "--json")
         made = json.loads(done.stdout)
         self.assertEqual(made["bytes"], out.stat().st_size)
+        self.assertEqual(list((self.home / "packed").glob("*")), [], "the report leaves no packed weights")
         report = made["report"]
         self.assertEqual((report["chunks"], report["tokens"]), (2, 30))
         self.assertGreater(report["mean_kl"], 0)
@@ -269,8 +270,10 @@ class Tools(ProgramTest):
         self.assertEqual(one.read_bytes(), two.read_bytes())
         self.assertEqual(one.read_bytes(), out.read_bytes())
         # What cannot be is said before the work, and nothing appears.
+        empty = self.home / "empty.txt"
+        empty.write_text("")
         for arguments in (("none.gguf", "--type", "q9"), ("none.gguf", "--type", "q4_0", "--report", self.home / "none.txt"),
-                          ("none.gguf", "--type", "q4_0", "--rule", "nosuch=q8_0"),
+                          ("none.gguf", "--type", "q4_0", "--report", empty), ("none.gguf", "--type", "q4_0", "--rule", "nosuch=q8_0"),
                           ("none/none.gguf", "--type", "q4_0")):
             failed = self.run_program("quantize", self.tiny, self.home / arguments[0], *arguments[1:])
             self.assertNotEqual(failed.returncode, 0)
