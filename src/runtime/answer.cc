@@ -166,7 +166,7 @@ Generation Answer::finish() && {
     out_.decode_ms = milliseconds_since(decode_start_);
   else
     out_.prompt_ms = milliseconds_since(start_);
-  text_.finish();
+  text_.finish(*reason_ == FinishReason::end_of_text ? TextOutput::Ending::complete : TextOutput::Ending::cut);
   out_.reason = text_.stopped() ? FinishReason::stop_string : *reason_;
   return std::move(out_);
 }

@@ -43,8 +43,8 @@ void TextOutput::part(std::string_view text) {
 
 void TextOutput::push(TokenId token) { part(utf8_.push(spelled(token))); }
 
-void TextOutput::finish() {
-  part(utf8_.finish());
+void TextOutput::finish(Ending ending) {
+  if (ending == Ending::complete) part(utf8_.finish());
   ReasoningSplitter::Parts rest;
   if (splitter_) rest = splitter_->finish();
   rest.answer = stop_.push(rest.answer);

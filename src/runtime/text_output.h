@@ -20,8 +20,10 @@ class TextOutput {
   TextOutput(const GenerateOptions& options, const Tokenizer& tokenizer, Generation& out);
 
   void push(TokenId token);
-  // The end of the answer: what was held back.
-  void finish();
+  // The end of the answer: what was held back. Where the answer was cut, a character that has begun is left out; one
+  // that the model itself left incomplete is U+FFFD.
+  enum class Ending { complete, cut };
+  void finish(Ending ending);
 
   // A stop string was met.
   bool stopped() const { return stop_.stopped(); }

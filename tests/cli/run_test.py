@@ -76,6 +76,21 @@ class Run(ProgramTest):
             self.assertIn(f"{token} ('", refused)
         self.assertEqual(self.answer("--raw", "hello", "--logit-bias", "x=1e4", stdin=None)["text"], "xxxx")
 
+    def test_a_character_that_is_cut_is_left_out(self):
+        whole = self.answer("--raw", "hello", "--regex", "a\u20acb", stdin=None, tokens=100)
+        self.assertEqual(whole["text"], "a\u20acb")
+        cuts = set()
+        for tokens in range(1, len(whole["ids"])):
+            cut = self.answer("--raw", "hello", "--regex", "a\u20acb", stdin=None, tokens=tokens)
+            plain = self.expect(0, "run", self.tiny, "--raw", "hello", "--regex", "a\u20acb", "-n", tokens, stdin=None).stdout.decode()
+            self.assertEqual((cut["ids"], cut["finish_reason"], plain), (whole["ids"][:tokens], "length", cut["text"]))
+            cuts.add((tokens, cut["text"]))
+        self.assertIn((2, "a"), cuts)  # the character has several tokens
+        # What no character can begin with is shown where it stands.
+        first = whole["ids"][1]
+        broken = self.answer("--raw", "hello", "--logit-bias", f"{first}=1e4", stdin=None, tokens=3)
+        self.assertEqual((broken["ids"], broken["text"]), ([first] * 3, "\ufffd" * 2))
+
     def test_form_of_the_answer(self):
         schema = '{"enum": [{"a": [1, 2]}]}'
         answer = self.answer("--raw", "hello", "--json-schema", schema, stdin=None, tokens=400)
