@@ -69,14 +69,15 @@ double tokens_per_second(int64_t tokens, double ms) { return ms > 0 ? static_cas
 std::string statistics(const Generation& generation, const EngineInfo& info) {
   const auto sampled = static_cast<int64_t>(generation.tokens.size());
   return fmt::format(
-      "prompt   {} tokens in {:.0f} ms ({:.1f} tok/s), {} more were cached\n"
+      "prompt   {} tokens in {:.0f} ms ({:.1f} tok/s), {} more were cached{}\n"
       "answer   {} tokens{}{} in {:.0f} ms ({:.1f} tok/s), ended by {}\n"
       "model    {} {}, {} parameters, loaded in {:.0f} ms{}\n"
       "memory   weights {}, context {} ({} tokens in {}), work {}\n"
       "device   {}",
       generation.prompt_tokens, generation.prompt_ms, tokens_per_second(generation.prompt_tokens, generation.prompt_ms),
-      generation.cached_tokens, sampled,
-      generation.reasoning_tokens > 0 ? fmt::format(" ({} of thinking)", generation.reasoning_tokens) : "",
+      generation.cached_tokens,
+      generation.dropped_tokens > 0 ? fmt::format(", {} were forgotten to make room", generation.dropped_tokens) : "",
+      sampled, generation.reasoning_tokens > 0 ? fmt::format(" ({} of thinking)", generation.reasoning_tokens) : "",
       generation.drafted_tokens > 0
           ? fmt::format(" ({} of {} guesses were right)", generation.accepted_tokens, generation.drafted_tokens)
           : "",
@@ -84,6 +85,11 @@ std::string statistics(const Generation& generation, const EngineInfo& info) {
       info.architecture, info.name, info.parameters, info.load_ms, info.packed_now ? " (packing included)" : "",
       format_bytes(info.weight_bytes), format_bytes(info.kv_bytes), info.context, info.kv_type,
       format_bytes(info.activation_bytes), info.device);
+}
+
+std::string forgotten_note(const Generation& generation, const EngineInfo& info) {
+  return fmt::format("(the context of {} tokens was full; {} old ones were forgotten, as --when-full slide says)",
+                     info.context, generation.dropped_tokens);
 }
 
 std::string context_full_advice(const EngineInfo& info) {

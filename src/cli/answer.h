@@ -39,6 +39,9 @@ double tokens_per_second(int64_t tokens, double ms);
 // Lines for people: tokens, speeds, memory.
 std::string statistics(const Generation& generation, const EngineInfo& info);
 
+// That tokens slid out of the context, where some did.
+std::string forgotten_note(const Generation& generation, const EngineInfo& info);
+
 // What to do when the context has no room left.
 std::string context_full_advice(const EngineInfo& info);
 

@@ -60,6 +60,7 @@ class Chat {
   Result<void> ask(const std::string& question);
   Result<Generation> generate();
   void tell_why_it_ended(const Generation& generation);
+  void tell_what_was_forgotten(const Generation& generation);
   void remember(const std::string& entry);
 
   const Context& context_;
@@ -173,6 +174,7 @@ Result<void> Chat::ask(const std::string& question) {
   if (!generation->text.ends_with('\n')) context_.out.write("\n");
   tell_why_it_ended(*generation);
   if (!pictures_gone.empty()) context_.console.note("The question was not taken in." + pictures_gone);
+  tell_what_was_forgotten(*generation);
   if (!generation->tokens.empty()) turns.push_back({.message = {.role = "assistant", .content = generation->text}});
   state_.last = std::move(*generation);
   return {};
@@ -187,6 +189,12 @@ void Chat::tell_why_it_ended(const Generation& generation) {
   } else if (generation.reason == FinishReason::cancelled && !context_.out.failed()) {
     context_.console.note("(stopped)");
   }
+}
+
+// Once, as it goes on from there.
+void Chat::tell_what_was_forgotten(const Generation& generation) {
+  const bool is_known = state_.last && state_.last->dropped_tokens > 0;
+  if (generation.dropped_tokens > 0 && !is_known) context_.console.note(forgotten_note(generation, engine_.info()));
 }
 
 }  // namespace

@@ -120,6 +120,7 @@ nlohmann::ordered_json to_json(const Generation& generation, size_t prompt_token
   };
   if (generation.drafted_tokens > 0)
     json["draft"] = {{"guessed", generation.drafted_tokens}, {"accepted", generation.accepted_tokens}};
+  if (generation.dropped_tokens > 0) json["dropped_tokens"] = generation.dropped_tokens;
   if (!generation.logprobs.empty()) json["logprobs"] = to_json(generation.logprobs, engine.tokenizer());
   if (generation.reasoning_tokens > 0) {
     json["reasoning"] = generation.reasoning;
@@ -233,6 +234,7 @@ Result<void> answer(const Context& context, const RunFlags& flags, const Located
     context.out.write(line(json));
   }
   if (flags.verbose) context.console.note(statistics(generation, engine.info()));
+  if (generation.dropped_tokens > 0) context.console.note(forgotten_note(generation, engine.info()));
   if (generation.reason == FinishReason::context_full) {
     context.console.error("The answer is cut off. " + context_full_advice(engine.info()));
   }

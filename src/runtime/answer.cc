@@ -167,6 +167,7 @@ Generation Answer::finish() && {
   else
     out_.prompt_ms = milliseconds_since(start_);
   text_.finish(*reason_ == FinishReason::end_of_text ? TextOutput::Ending::complete : TextOutput::Ending::cut);
+  out_.dropped_tokens = sequence_.dropped();
   out_.reason = text_.stopped() ? FinishReason::stop_string : *reason_;
   return std::move(out_);
 }

@@ -82,6 +82,7 @@ struct Generation {
   int64_t reasoning_tokens = 0;  // of `tokens`
   int64_t drafted_tokens = 0;    // guessed,
   int64_t accepted_tokens = 0;   // and of these part of `tokens`
+  int64_t dropped_tokens = 0;    // of prompt and answer, that had slid out of the context in the end
   double prompt_ms = 0;
   double decode_ms = 0;
 };

@@ -52,6 +52,8 @@ class Sequence {
   // All tokens that were evaluated.
   std::span<const TokenId> tokens() const { return tokens_; }
   int64_t length() const { return static_cast<int64_t>(tokens_.size()); }
+  // How many of them slid out of the cache.
+  int64_t dropped() const { return dropped_; }
 
   // Goes back to the longest beginning of `tokens` that is evaluated and after which a step may begin, the last token
   // left out, whose logits are wanted; returns its length.

@@ -255,6 +255,7 @@ TEST_P(SessionTest, AnEndlessChatForgetsTheMiddleAndGoesOn) {
   std::vector<TokenId> text = begin;
   text.insert(text.end(), answer->tokens.begin(), answer->tokens.end());
   EXPECT_TRUE(std::ranges::equal(session->tokens(), std::span(text).first(499)));
+  EXPECT_EQ(answer->dropped_tokens, 4 * 64);
 
   // The next turn reads what is new, as long as it does not change what has been forgotten.
   for (int i = 0; i < 5; ++i) text.push_back(ids_[0]);

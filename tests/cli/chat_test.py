@@ -100,6 +100,12 @@ class Chat(ProgramTest):
         terminal.send(CTRL_D)
         self.assertEqual(terminal.finish(), 0)
 
+    def test_what_is_forgotten_is_said_once(self):
+        arguments = ("chat", self.tiny, "--temp", "0", "--ctx", "256", "--when-full", "slide", "-n", "60")
+        done = self.expect(0, *arguments, stdin=b"hello\n" * 8)
+        self.assertEqual(done.stderr.count(b"were forgotten"), 1)
+        self.assertNotIn(b"were forgotten", self.expect(0, *arguments, stdin=b"hello\n").stderr)
+
     def test_a_loaded_conversation_need_not_be_read_again(self):
         terminal = self.open("-n", "3")
         terminal.line("a question of some words")

@@ -173,6 +173,19 @@ class Run(ProgramTest):
         self.assertIn(b"--ctx", too_long.stderr)
         self.assertEqual(too_long.stdout, b"")
 
+    def test_what_slid_out_is_said(self):
+        arguments = ("run", self.tiny, "--raw", "hello", "--temp", "0", "--ctx", "256", "--when-full", "slide", "--ignore-eos", "--json")
+        done = self.expect(0, *arguments, "-n", "400", "--verbose", stdin=None)
+        answer = json.loads(done.stdout)
+        self.assertEqual(len(answer["ids"]), 400)
+        self.assertGreater(answer["dropped_tokens"], 0)
+        self.assertLessEqual(answer["prompt_tokens"] + 400 - answer["dropped_tokens"], 257)
+        self.assertEqual(done.stderr.decode().count(f"{answer['dropped_tokens']} old ones were forgotten"), 1)
+        self.assertIn(f"{answer['dropped_tokens']} were forgotten to make room", done.stderr.decode())
+        short = self.expect(0, *arguments, "-n", "4", stdin=None)
+        self.assertNotIn("dropped_tokens", json.loads(short.stdout))
+        self.assertEqual(short.stderr, b"")
+
     def test_cache_type_is_chosen_and_told(self):
         arguments = ("run", self.tiny, "--raw", "hello", "-n", "4", "--verbose")
         self.assertIn(b"tokens in f16)", self.expect(0, *arguments, stdin=None).stderr)
