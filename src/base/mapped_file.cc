@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "base/file_io.h"
@@ -15,6 +16,19 @@ namespace nanomind {
 namespace {
 
 constexpr size_t kLarge = size_t{16} << 20;
+constexpr int kMostLinks = 40;  // as the system follows
+
+// What `path` leads to, also where that is not there yet.
+Result<std::filesystem::path> behind_links(std::filesystem::path path) {
+  std::error_code error;
+  for (int links = 0; std::filesystem::is_symlink(path, error); ++links) {
+    if (links == kMostLinks) return system_error("Cannot follow", path, ELOOP);
+    const std::filesystem::path next = std::filesystem::read_symlink(path, error);
+    if (error) return system_error("Cannot follow", path, error.value());
+    path = path.parent_path() / next;
+  }
+  return path;
+}
 
 }  // namespace
 
@@ -58,12 +72,18 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
-Result<AtomicFile> AtomicFile::create(const std::filesystem::path& target) {
-  std::string name = target.string() + ".XXXXXX";
+Result<AtomicFile> AtomicFile::create(const std::filesystem::path& target, Readers readers) {
+  const std::filesystem::path real = TRY(behind_links(target));
+  std::error_code error;
+  if (const auto there = std::filesystem::status(real, error); exists(there) && !is_regular_file(there)) {
+    return fail(ErrorCode::invalid_argument,
+                target.string() + " is not a regular file, so it is not replaced. Choose another name.");
+  }
+  std::string name = real.string() + ".XXXXXX";
   const int fd = ::mkostemp(name.data(), O_CLOEXEC);
-  if (fd < 0) return system_error("Cannot create a file beside", target, errno);
-  ::fchmod(fd, 0644);
-  return AtomicFile(fd, name, target);
+  if (fd < 0) return system_error("Cannot create a file beside", real, errno);
+  ::fchmod(fd, readers == Readers::all ? 0644 : 0600);
+  return AtomicFile(fd, name, real);
 }
 
 AtomicFile::AtomicFile(int fd, std::filesystem::path temporary, std::filesystem::path target)

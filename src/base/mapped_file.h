@@ -31,9 +31,13 @@ class MappedFile {
 // the complete new one. `publish` leaves it to the system when the bytes reach the disk: for files that are no loss,
 // and whose readers notice if a power cut tore them. Without commit the temporary file is removed. One thread at a
 // time, except write_at.
+//
+// A target that is a link stays one, and what it leads to is written. One that is there and no regular file is refused
+// (invalid_argument): a pipe or a device would be replaced.
 class AtomicFile {
  public:
-  static Result<AtomicFile> create(const std::filesystem::path& target);
+  enum class Readers { all, owner };
+  static Result<AtomicFile> create(const std::filesystem::path& target, Readers readers = Readers::all);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;
   ~AtomicFile();

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <iterator>
@@ -105,6 +106,48 @@ TEST_F(MappedFileTest, AtomicFileReplacesUnderReaders) {
   ASSERT_TRUE(file.commit());
   EXPECT_EQ(text_of(reader), "old");
   EXPECT_EQ(content(path("out")), "newer");
+}
+
+TEST_F(MappedFileTest, AtomicFileKeepsWhatIsNoRegularFile) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  fs::create_symlink("pipe", path("link"));
+  fs::create_directory(path("folder"));
+  for (const char* name : {"pipe", "link", "folder"}) {
+    const auto file = AtomicFile::create(path(name));
+    ASSERT_FALSE(file) << name;
+    EXPECT_EQ(file.error().code, ErrorCode::invalid_argument);
+    EXPECT_THAT(file.error().message, HasSubstr(path(name).string() + " is not a regular file"));
+  }
+  EXPECT_TRUE(fs::is_fifo(path("pipe")));
+  EXPECT_EQ(files(), 3u);
+}
+
+TEST_F(MappedFileTest, AtomicFileWritesWhatLinksLeadTo) {
+  fs::create_directory(path("folder"));
+  std::ofstream(path("folder/old")) << "old";
+  fs::create_symlink("folder/old", path("one"));
+  fs::create_symlink("one", path("two"));
+  fs::create_symlink("folder/new", path("dangling"));
+  for (const char* name : {"two", "dangling"}) {
+    AtomicFile file = AtomicFile::create(path(name)).value();
+    ASSERT_TRUE(file.write_at(0, bytes("written")));
+    ASSERT_TRUE(file.commit());
+    EXPECT_TRUE(fs::is_symlink(path(name)));
+  }
+  EXPECT_EQ(content(path("folder/old")), "written");
+  EXPECT_EQ(content(path("folder/new")), "written");
+  EXPECT_TRUE(fs::is_symlink(path("one")));
+  fs::create_symlink("circle", path("circle"));
+  EXPECT_FALSE(AtomicFile::create(path("circle")));
+}
+
+TEST_F(MappedFileTest, AtomicFileMayBeForItsOwnerAlone) {
+  std::ofstream(path("mine")) << "old";
+  fs::permissions(path("mine"), fs::perms(0644));
+  ASSERT_TRUE(AtomicFile::create(path("mine"), AtomicFile::Readers::owner).value().commit());
+  EXPECT_EQ(fs::status(path("mine")).permissions(), fs::perms(0600));
+  ASSERT_TRUE(AtomicFile::create(path("ours")).value().commit());
+  EXPECT_EQ(fs::status(path("ours")).permissions(), fs::perms(0644));
 }
 
 TEST_F(MappedFileTest, AtomicFileMovesItsDuty) {

@@ -122,7 +122,7 @@ Result<Conversation> parse_conversation(std::string_view text, std::string_view 
 
 Result<void> save_conversation(const Conversation& conversation, const std::filesystem::path& path) {
   const std::string json = to_json(conversation);
-  AtomicFile file = TRY(AtomicFile::create(path));
+  AtomicFile file = TRY(AtomicFile::create(path, AtomicFile::Readers::owner));
   TRY(file.write_at(0, std::as_bytes(std::span(json))));
   return file.commit();
 }

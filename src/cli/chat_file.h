@@ -41,7 +41,7 @@ std::string to_json(const Conversation& conversation);
 // `origin` names the text in errors.
 Result<Conversation> parse_conversation(std::string_view json, std::string_view origin);
 
-// Whole or not at all.
+// Whole or not at all, and for its owner alone.
 Result<void> save_conversation(const Conversation& conversation, const std::filesystem::path& path);
 Result<Conversation> load_conversation(const std::filesystem::path& path);
 

@@ -82,8 +82,8 @@ class Sequence {
   // Back to the mark.
   void rollback();
 
-  // Tokens, cache and states as a file (sequence_file.cc), complete or not there. Errors: no_space, io;
-  // invalid_argument where a picture was forgotten.
+  // Tokens, cache and states as a file (sequence_file.cc), complete or not there, and for its owner alone. Errors:
+  // no_space, io; invalid_argument where a picture was forgotten.
   Result<void> save(const std::filesystem::path& path) const;
   // Becomes what the file holds. The pictures in it must have been shown before (Sight::see); their tokens become those
   // that they have now. Errors, which leave the sequence as it was: not_found, corrupt, unsupported (another version),

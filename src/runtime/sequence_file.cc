@@ -197,7 +197,7 @@ Result<void> Sequence::save(const std::filesystem::path& path) const {
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   std::ranges::copy(host_.model_id, header.model.begin());
 
-  AtomicFile file = TRY(AtomicFile::create(path));
+  AtomicFile file = TRY(AtomicFile::create(path, AtomicFile::Readers::owner));
   TRY(file.reserve(sizeof(Header) + *content_bytes(header)));
   Writer writer(file);
   TRY(writer.write(std::as_bytes(std::span(tokens_))));

@@ -100,6 +100,28 @@ class Chat(ProgramTest):
         terminal.send(CTRL_D)
         self.assertEqual(terminal.finish(), 0)
 
+    def test_saved_files_are_private_and_replace_no_pipe(self):
+        talk, pipe, link = self.home / "talk.json", self.home / "pipe", self.home / "link.json"
+        talk.write_text("old")
+        talk.chmod(0o644)
+        os.mkfifo(pipe)
+        link.symlink_to("talk.json")
+        terminal = self.open("-n", "3")
+        terminal.line("first")
+        terminal.expect("stopped after")
+        terminal.prompt()
+        self.saved(terminal, link.name)
+        self.assertTrue(link.is_symlink())
+        self.saved(terminal)
+        for file in (talk, self.home / "talk.json.session"):
+            self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o600)
+        terminal.line(f"/save {pipe}")
+        terminal.expect("not a regular file")
+        terminal.prompt()
+        self.assertTrue(pipe.is_fifo())
+        terminal.send(CTRL_D)
+        self.assertEqual(terminal.finish(), 0)
+
     def test_what_is_forgotten_is_said_once(self):
         arguments = ("chat", self.tiny, "--temp", "0", "--ctx", "256", "--when-full", "slide", "-n", "60")
         done = self.expect(0, *arguments, stdin=b"hello\n" * 8)

@@ -273,6 +273,11 @@ class Tools(ProgramTest):
             best = max(values)
             total += values[target] - best - math.log(sum(math.exp(v - best) for v in values))
         self.assertAlmostEqual(math.exp(-total / rows), as_json["perplexity"], delta=1e-3 * as_json["perplexity"])
+        pipe = self.home / "pipe"
+        os.mkfifo(pipe)
+        refused = self.expect(2, "perplexity", self.tiny, text, "--ctx", "32", "--chunks", "1", "--logits", pipe)
+        self.assertIn(b"not a regular file", refused.stderr)
+        self.assertTrue(pipe.is_fifo())
         self.assertIn(b"--ctx", self.expect(2, "perplexity", self.tiny, text, "--ctx", "100000").stderr)
         self.assertEqual(self.expect(1, "perplexity", self.tiny, self.home / "none.txt").stdout, b"")
 
