@@ -33,7 +33,8 @@ Result<std::filesystem::path> behind_links(std::filesystem::path path) {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK a pipe would be waited for here; regular files take no notice of it.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return system_error("Cannot open", path, errno);
   struct stat info{};
   if (::fstat(fd, &info) != 0) {

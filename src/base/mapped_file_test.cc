@@ -71,6 +71,13 @@ TEST_F(MappedFileTest, DirectoryAndDeviceAreRefused) {
   EXPECT_EQ(MappedFile::open("/dev/null").error().code, ErrorCode::invalid_argument);
 }
 
+TEST_F(MappedFileTest, PipeIsRefusedAtOnce) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  const Error error = MappedFile::open(path("pipe")).error();
+  EXPECT_EQ(error.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(error.message, HasSubstr("not a regular file"));
+}
+
 TEST_F(MappedFileTest, MappingOutlivesTheFilesName) {
   std::ofstream(path("a")) << "hello";
   const MappedFile file = MappedFile::open(path("a")).value();

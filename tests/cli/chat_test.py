@@ -115,9 +115,10 @@ class Chat(ProgramTest):
         self.saved(terminal)
         for file in (talk, self.home / "talk.json.session"):
             self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o600)
-        terminal.line(f"/save {pipe}")
-        terminal.expect("not a regular file")
-        terminal.prompt()
+        for command in ("save", "load"):
+            terminal.line(f"/{command} {pipe}")
+            terminal.expect("not a regular file")
+            terminal.prompt()
         self.assertTrue(pipe.is_fifo())
         terminal.send(CTRL_D)
         self.assertEqual(terminal.finish(), 0)

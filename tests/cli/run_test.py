@@ -186,6 +186,12 @@ class Run(ProgramTest):
         self.assertNotIn("dropped_tokens", json.loads(short.stdout))
         self.assertEqual(short.stderr, b"")
 
+    def test_a_pipe_is_no_file(self):
+        pipe = self.home / "pipe"
+        os.mkfifo(pipe)
+        refused = self.expect(2, "run", self.tiny, "--tools", pipe, "hello", stdin=None)
+        self.assertIn(b"not a regular file", refused.stderr)
+
     def test_cache_type_is_chosen_and_told(self):
         arguments = ("run", self.tiny, "--raw", "hello", "-n", "4", "--verbose")
         self.assertIn(b"tokens in f16)", self.expect(0, *arguments, stdin=None).stderr)
