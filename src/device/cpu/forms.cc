@@ -55,8 +55,8 @@ Form FormChooser::choose(ValueId id, Products products) const {
     form.only &= int_weight(dtype_of(*op)).has_value();
   }
   if (max_rows(id) >= kManyRows) {
-    if (may_be_fast(id) && serves(kernels_.gemm_fast, products))
-      form.many = &kernels_.gemm_fast;
+    if (may_be_fast(id) && serves(fast_kernels(id), products))
+      form.many = &fast_kernels(id);
     else if (serves(kernels_.gemm, products))
       form.many = &kernels_.gemm;
   }
@@ -70,7 +70,7 @@ DType FormChooser::dtype_of(const Op& product) const {
 // Whether all products but those of floats, which read float rows as well, can go by `gemm`, and any does.
 bool FormChooser::serves(const GemmKernels& gemm, Products products) const {
   const auto served = [&](const Op* op) {
-    return multiply_many(gemm, dtype_of(*op)) != nullptr && (&gemm != &kernels_.gemm_fast || bears_bytes(*op));
+    return multiply_many(gemm, dtype_of(*op)) != nullptr && (&gemm == &kernels_.gemm || bears_bytes(*op));
   };
   const auto fine = [&](const Op* op) { return dtype_of(*op) == DType::f32 || served(op); };
   return std::ranges::all_of(products, fine) && std::ranges::any_of(products, served);
@@ -106,6 +106,16 @@ bool FormChooser::may_be_fast(ValueId id) const {
   const bool exact = reads_pictures() && (!attends() || id == std::get<op::Input>(program_.ops.front()).out);
   return kernels_.gemm_fast.pack != nullptr && options_.precision == PromptPrecision::fast && !exact &&
          value(id).rows == Rows::tokens && is_wide();
+}
+
+const GemmKernels& FormChooser::fast_kernels(ValueId id) const {
+  const bool behind_gelu = std::ranges::any_of(program_.ops, [id](const Op& op) {
+    const auto* a = std::get_if<op::Activate>(&op);
+    return a != nullptr && a->out == id &&
+           (a->activation == Activation::gelu || a->activation == Activation::gelu_tanh ||
+            a->activation == Activation::gelu_quick);
+  });
+  return behind_gelu && kernels_.gemm_fast_gelu.pack != nullptr ? kernels_.gemm_fast_gelu : kernels_.gemm_fast;
 }
 
 bool FormChooser::in_integers(const op::Attention& o) const {

@@ -56,6 +56,7 @@ class FormChooser {
   bool bears_bytes(const Op& product) const;
   bool is_added(ValueId id) const;
   bool may_be_fast(ValueId id) const;
+  const GemmKernels& fast_kernels(ValueId id) const;
   bool reads_pictures() const;
   bool attends() const;
   bool has_integer_products() const;

@@ -256,6 +256,7 @@ void install_gemm(KernelTable& table) {
                                   multiply<Q2_K>, multiply<Q3_K>, multiply<Q4_K>, multiply<Q5_K>, multiply<Q6_K>,
                                   multiply<IQ4_NL>, multiply<IQ4_XS>, multiply<MXFP4>},
                      .multiply_float = {multiply<F32>, multiply<F16>, multiply<Bf16>}};
+  table.gemm_fast_gelu = {};  // floats need none
 }
 
 }  // namespace nanomind::amx

@@ -173,12 +173,15 @@ struct FloatPanel {
   }
 };
 
-// out (+)= panel times kRows activation rows; the first chunk of the columns writes, later ones add.
+// out (+)= panel times kRows activation rows; the first chunk of the columns writes, later ones add. `next` comes after
+// x, too far away for the machine's own prefetching.
 template <int kRows, int kGroups>
-[[gnu::noinline]] void multiply_tile(const Panel& panel, int pairs, const Activations& x, int64_t chunk, float* out,
-                                     int64_t stride) {
+[[gnu::noinline]] void multiply_tile(const Panel& panel, int pairs, const Activations& x, const Activations* next,
+                                     int64_t chunk, float* out, int64_t stride) {
+  constexpr int kAhead = sizeof(Activations) / kPairs;  // bytes
   __m512i sum[kRows][kGroups] = {};
   for (int p = 0; p < pairs; ++p) {
+    __builtin_prefetch(reinterpret_cast<const std::byte*>(next) + kAhead * p);
     __m512i w[kGroups];
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; ++g) w[g] = _mm512_load_si512(panel.q[p][g]);
@@ -205,7 +208,7 @@ template <int kRows, int kGroups>
 
 template <int kGroups>
 void multiply_panel(const GemmArgs& a, const Panel& panel, int pairs, int64_t chunk, float* out) {
-  using Tile = void (*)(const Panel&, int, const Activations&, int64_t, float*, int64_t);
+  using Tile = void (*)(const Panel&, int, const Activations&, const Activations*, int64_t, float*, int64_t);
   static constexpr Tile kByRows[kTile] = {multiply_tile<1, kGroups>, multiply_tile<2, kGroups>,
                                           multiply_tile<3, kGroups>, multiply_tile<4, kGroups>,
                                           multiply_tile<5, kGroups>, multiply_tile<6, kGroups>};
@@ -213,7 +216,7 @@ void multiply_panel(const GemmArgs& a, const Panel& panel, int pairs, int64_t ch
   const Activations* x = reinterpret_cast<const Activations*>(a.x) + chunk;
   for (int64_t row = 0; row < a.rows; row += kTile, x += chunks) {
     const int64_t rows = a.rows - row < kTile ? a.rows - row : kTile;
-    kByRows[rows - 1](panel, pairs, *x, chunk, out + row * a.out_stride, a.out_stride);
+    kByRows[rows - 1](panel, pairs, *x, x + chunks, chunk, out + row * a.out_stride, a.out_stride);
   }
 }
 

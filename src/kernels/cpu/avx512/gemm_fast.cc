@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of many rows with activations of 8 bits per 32 columns, half the work of gemm.cc. Codes become signed bytes
-// in a panel in the first-level cache, activations unsigned ones (x + 128), as VPDPBUSD wants one of each; the 128 is
-// taken away by a start value of the sums. Scales are applied per unit of 32 columns.
+// in a panel in the first-level cache, activations unsigned ones (x + zero), as VPDPBUSD wants one of each; the zero is
+// taken away by a start value of the sums. It is 128, or 32 for values that are hardly below 0: behind a GELU, which is
+// never below -0.17, steps are up to 1.75 times as fine so. Scales are applied per unit of 32 columns.
 #include "kernels/cpu/avx512/all_formats.h"
 #include "kernels/cpu/avx512/dot.h"
 #include "kernels/cpu/install.h"
@@ -19,19 +20,21 @@ constexpr float kTiny = 1e-34f;  // a unit of smaller numbers counts as zero: th
 // wide.
 constexpr int64_t kMinWidth = 1024;
 
-// kTile activation rows of a unit: x = scale * (q - 128), columns in the order of kColumnOrder. Packed activations are
+constexpr int kMiddle = 128, kLow = 32;  // zeros
+
+// kTile activation rows of a unit: x = scale * (q - zero), columns in the order of kColumnOrder. Packed activations are
 // [tile][unit] of these.
 struct alignas(64) Activations {
   uint8_t q[kTile][kUnitColumns];
   float scale[kTile];
-  float scaled_sum[kTile];   // scale * sum of (q - 128)
-  int16_t first_sum[kTile];  // sum of (q - 128) over the first 16 columns
+  float scaled_sum[kTile];   // scale * sum of (q - zero)
+  int16_t first_sum[kTile];  // sum of (q - zero) over the first 16 columns
 };
 
 // One unit of kPanelGroups row groups.
 struct alignas(64) PanelUnit {
   int8_t q[8][kPanelGroups][64];
-  int32_t start[2][kPanelGroups][16];  // -128 * sum of the codes, of each half that has a scale
+  int32_t start[2][kPanelGroups][16];  // -zero * sum of the codes, of each half that has a scale
   float scale[2][kPanelGroups][16];
   float min[2][kPanelGroups][16];  // of each half that has one: the first one's less the second's, the second's
 };
@@ -44,31 +47,44 @@ size_t packed_bytes(int64_t rows, int64_t columns) {
 
 size_t scratch_bytes(int64_t) { return kPanelUnits * sizeof(PanelUnit); }
 
+// The scale that makes the largest value of 16 the last code.
+template <int kZero>
+float scale_of(__m512 low, __m512 high) {
+  if constexpr (kZero == kMiddle)
+    return _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high))) / 127;
+  const float above = _mm512_reduce_max_ps(_mm512_max_ps(low, high)) / (255 - kZero);
+  const float below = _mm512_reduce_min_ps(_mm512_min_ps(low, high)) / -kZero;
+  return above > below ? above : below;
+}
+
+template <int kZero>
 void pack_unit(const float* x, int64_t n, Activations& unit, int64_t i) {
   const __m512 low = _mm512_maskz_loadu_ps(first_lanes(n), x);
   const __m512 high = _mm512_maskz_loadu_ps(first_lanes(n - 16), x + 16);
-  const float max = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
-  const __m512 inverse = _mm512_set1_ps(max > kTiny ? 127 / max : 0);
+  const float scale = scale_of<kZero>(low, high);
+  const __m512 inverse = _mm512_set1_ps(scale > kTiny ? 1 / scale : 0);
   const __m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
   const __m512i b = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
   const int32_t first = _mm512_reduce_add_epi32(a), sum = first + _mm512_reduce_add_epi32(b);
-  const __m256i signed_bytes = _mm256_set_m128i(_mm512_cvtsepi32_epi8(b), _mm512_cvtsepi32_epi8(a));
+  const __m512i zero = _mm512_set1_epi32(kZero);
+  const __m256i bytes = _mm256_set_m128i(_mm512_cvtusepi32_epi8(_mm512_add_epi32(b, zero)),
+                                         _mm512_cvtusepi32_epi8(_mm512_add_epi32(a, zero)));
   const __m256i order = _mm256_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15,  //
                                          0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
-  _mm256_store_si256(reinterpret_cast<__m256i*>(unit.q[i]),
-                     _mm256_xor_si256(_mm256_shuffle_epi8(signed_bytes, order), _mm256_set1_epi8(-128)));
-  unit.scale[i] = max / 127;
-  unit.scaled_sum[i] = max / 127 * static_cast<float>(sum);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(unit.q[i]), _mm256_shuffle_epi8(bytes, order));
+  unit.scale[i] = scale;
+  unit.scaled_sum[i] = scale * static_cast<float>(sum);
   unit.first_sum[i] = static_cast<int16_t>(first);
 }
 
+template <int kZero>
 void pack(const float* x, int64_t begin, int64_t n, int64_t columns, int64_t row, std::byte* packed) {
   auto* unit = reinterpret_cast<Activations*>(packed) + row / kTile * units_of(columns) + begin / kUnitColumns;
-  for (int64_t c = 0; c < n; c += kUnitColumns, ++unit) pack_unit(x + c, n - c, *unit, row % kTile);
+  for (int64_t c = 0; c < n; c += kUnitColumns, ++unit) pack_unit<kZero>(x + c, n - c, *unit, row % kTile);
 }
 
 // Integer weights: codes as they are, less their offset.
-template <typename Format>
+template <typename Format, int kZero>
 struct Panel {
   using Block = typename Format::Block;
   static constexpr int kUnits = Block::kColumns / kUnitColumns;
@@ -107,7 +123,7 @@ struct Panel {
       __m512i start = _mm512_setzero_si512();
       each<8 / kHalves>([&] [[gnu::always_inline]] (auto k) {
         const __m512i code = _mm512_sub_epi8(q[h * 4 + k], offset);
-        start = _mm512_dpbusd_epi32(start, _mm512_set1_epi8(-128), code);
+        start = _mm512_dpbusd_epi32(start, _mm512_set1_epi8(static_cast<char>(kZero)), code);
         _mm512_store_si512(panel.q[h * 4 + k][g], code);
       });
       _mm512_store_si512(panel.start[h][g], _mm512_sub_epi32(_mm512_setzero_si512(), start));
@@ -127,8 +143,8 @@ struct Rounded {
   static constexpr Traits kTraits{.bits = 8, .offset = 0, .halves = 1, .min = false};
 };
 
-template <typename Float>
-struct Panel<Rounded<Float>> {
+template <typename Float, int kZero>
+struct Panel<Rounded<Float>, kZero> {
   static_assert(Float::Block::kColumns == kUnitColumns);
 
   static void unpack(const std::byte* group, int64_t first, int count, int g, PanelUnit* panel) {
@@ -153,7 +169,7 @@ struct Panel<Rounded<Float>> {
         const __m512i code = _mm512_cvtps_epi32(_mm512_mul_ps(Float::widen(block.w[column]), inverse));
         codes = _mm512_or_si512(codes, _mm512_slli_epi32(_mm512_and_si512(code, _mm512_set1_epi32(255)), 8 * i));
       });
-      start = _mm512_dpbusd_epi32(start, _mm512_set1_epi8(-128), codes);
+      start = _mm512_dpbusd_epi32(start, _mm512_set1_epi8(static_cast<char>(kZero)), codes);
       _mm512_store_si512(panel.q[p][g], codes);
     }
     _mm512_store_si512(panel.start[0][g], _mm512_sub_epi32(_mm512_setzero_si512(), start));
@@ -251,7 +267,7 @@ void multiply_panel(const GemmArgs& a, const PanelUnit* panel, int64_t first, in
   }
 }
 
-template <typename Format>
+template <typename Format, int kZero>
 void multiply(const GemmArgs& a) {
   auto* panel = reinterpret_cast<PanelUnit*>(a.scratch);
   const int64_t units = units_of(a.columns);
@@ -260,7 +276,8 @@ void multiply(const GemmArgs& a) {
     for (int64_t first = 0; first < units; first += kPanelUnits) {
       const int width = units - first < kPanelUnits ? static_cast<int>(units - first) : kPanelUnits;
       for (int g = 0; g < count; ++g) {
-        Panel<Format>::unpack(a.weights + static_cast<size_t>(group + g) * a.group_bytes, first, width, g, panel);
+        Panel<Format, kZero>::unpack(a.weights + static_cast<size_t>(group + g) * a.group_bytes, first, width, g,
+                                     panel);
       }
       const auto by_groups = count == 1 ? multiply_panel<Format, 1> : multiply_panel<Format, 2>;
       by_groups(a, panel, first, width, a.out + 16 * group);
@@ -268,18 +285,24 @@ void multiply(const GemmArgs& a) {
   }
 }
 
-}  // namespace
-
-void install_gemm_fast(KernelTable& table) {
-  GemmKernels& gemm = table.gemm_fast;
+template <int kZero>
+void fill(GemmKernels& gemm) {
   gemm.min_width = kMinWidth;
   gemm.groups_at_once = kPanelGroups;
   gemm.packed_bytes = packed_bytes;
   gemm.scratch_bytes = scratch_bytes;
-  gemm.pack = pack;
-  for_each_format([&]<typename Format>(IntWeight type) { gemm.multiply[static_cast<int>(type)] = multiply<Format>; });
-  gemm.multiply_float[static_cast<int>(FloatWeight::f16)] = multiply<Rounded<F16>>;
-  gemm.multiply_float[static_cast<int>(FloatWeight::bf16)] = multiply<Rounded<Bf16>>;
+  gemm.pack = pack<kZero>;
+  for_each_format(
+      [&]<typename Format>(IntWeight type) { gemm.multiply[static_cast<int>(type)] = multiply<Format, kZero>; });
+  gemm.multiply_float[static_cast<int>(FloatWeight::f16)] = multiply<Rounded<F16>, kZero>;
+  gemm.multiply_float[static_cast<int>(FloatWeight::bf16)] = multiply<Rounded<Bf16>, kZero>;
+}
+
+}  // namespace
+
+void install_gemm_fast(KernelTable& table) {
+  fill<kMiddle>(table.gemm_fast);
+  fill<kLow>(table.gemm_fast_gelu);
 }
 
 }  // namespace nanomind::avx512
