@@ -81,8 +81,8 @@ struct KernelTable {
   // with normal operands: below 5e-4 of `gemm`, below 8e-3 of `gemm_fast`.
   GemmKernels gemm;
   GemmKernels gemm_fast;
-  GemmKernels
-      gemm_fast_gelu;  // the same with finer steps for values behind a GELU; null: gemm_fast serves them as well
+  // As gemm_fast, with finer steps for values behind a GELU. Null: that serves them as well.
+  GemmKernels gemm_fast_gelu;
 
   FloatMatmul matmul_float[static_cast<int>(FloatWeight::count)];
 
