@@ -45,7 +45,8 @@ Program record(const Model& model, testing::ProgramWeights& weights) {
                                       .mask = Mask::none});
     x = rec.add(x, rec.scale(seen, 0.0F));
   }
-  return std::move(rec).finish(rec.select_outputs(x));
+  x = rec.select_outputs(x);
+  return std::move(rec).finish(x);
 }
 
 double error(const Model& model, const std::string& isa, PromptPrecision precision) {
