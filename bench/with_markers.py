@@ -5,11 +5,16 @@
   bench/with_markers.py MODEL.gguf OUT.gguf
 
 The last tokens of the vocabulary, which are the rarest, get the markers' names and become control tokens; all else is copied.
-Needs the package gguf.
+Needs the packages gguf and numpy.
 """
 import argparse
+import pathlib
+import sys
 
 import gguf
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tools" / "golden"))
+from dequantise import copy_field  # noqa: E402  (of tools/golden)
 
 TILES = 6  # of a side, at most
 MARKERS = ["<start_of_image>", "<end_of_image>", "<image>", "<fake_token_around_image>", "<global-img>",
@@ -40,8 +45,7 @@ def main():
     writer = gguf.GGUFWriter(options.out, keys.pop("general.architecture"))
     keys |= renamed(keys)
     for name, value in keys.items():
-        kinds = fields[name].types
-        writer.add_key_value(name, value, kinds[0], kinds[-1] if kinds[0] == gguf.GGUFValueType.ARRAY else None)
+        copy_field(writer, fields[name], value)
     for tensor in reader.tensors:
         writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
     writer.write_header_to_file()

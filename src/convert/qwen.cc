@@ -25,17 +25,19 @@ Result<void> check_window(const Config& config) {
                                                   config.subject()));
 }
 
-Result<void> describe(const Checkpoint& checkpoint, FamilyKeys& keys, std::vector<OutputTensor>& tensors) {
+Result<void> describe_writer(const Checkpoint& checkpoint, FamilyKeys& keys, std::vector<OutputTensor>& tensors) {
   TRY(check_window(checkpoint.config));
-  TRY(describe_decoder(checkpoint, keys, tensors));
+  return describe_decoder(checkpoint, keys, tensors);
+}
+
+Result<void> describe(const Checkpoint& checkpoint, FamilyKeys& keys, std::vector<OutputTensor>& tensors) {
+  TRY(describe_writer(checkpoint, keys, tensors));
   return describe_pooling(checkpoint, keys);
 }
 
 Result<void> describe_qwen3(const Checkpoint& checkpoint, FamilyKeys& keys, std::vector<OutputTensor>& tensors) {
-  if (!TRY(is_ranker(checkpoint))) return describe(checkpoint, keys, tensors);
-  TRY(check_window(checkpoint.config));
-  TRY(describe_decoder(checkpoint, keys, tensors));
-  return describe_ranker(checkpoint, keys, tensors);
+  TRY(describe_writer(checkpoint, keys, tensors));
+  return TRY(is_ranker(checkpoint)) ? describe_ranker(checkpoint, keys, tensors) : describe_pooling(checkpoint, keys);
 }
 
 Result<void> describe_moe(const Checkpoint& checkpoint, FamilyKeys& keys, std::vector<OutputTensor>& tensors) {

@@ -68,6 +68,8 @@ Result<void> tile_rows(const Config& config, int64_t start, OutputTensor& tensor
 
 }  // namespace
 
+int64_t unused_positions(const Config& config) { return config.integer_or("pad_token_id", 1) + 1; }
+
 Result<void> apply_change(Change change, const Config& config, OutputTensor& tensor) {
   switch (change) {
     case Change::none:
@@ -78,7 +80,7 @@ Result<void> apply_change(Change change, const Config& config, OutputTensor& ten
                              tensor);
     case Change::plus_one: tensor.change = [](float value) { return value + 1.0F; }; return {};
     case Change::squeeze: squeeze(tensor); return {};
-    case Change::positions: return skip_rows(config.integer_or("pad_token_id", 1) + 1, tensor);
+    case Change::positions: return skip_rows(unused_positions(config), tensor);
     case Change::decay:
       tensor.change = [](float value) { return -std::exp(value); };
       return tile_rows(config, 0, tensor);

@@ -9,6 +9,9 @@
 
 namespace nanomind {
 
+// Rows of a table of learnt positions that no token has: those up to the padding's id (XLM-RoBERTa).
+int64_t unused_positions(const Config& config);
+
 // Fails when the tensor's shape does not fit what the settings say.
 Result<void> apply_change(Change change, const Config& config, OutputTensor& tensor);
 

@@ -6,6 +6,7 @@
 #include "convert/encoder_keys.h"
 #include "convert/family.h"
 #include "convert/pooling.h"
+#include "convert/tensor_changes.h"
 
 namespace nanomind {
 namespace {
@@ -30,8 +31,7 @@ Result<void> check_one_score(const Checkpoint& checkpoint) {
 
 Result<void> describe(const Checkpoint& checkpoint, FamilyKeys& keys, std::vector<OutputTensor>&) {
   const Config& config = checkpoint.config;
-  const int64_t skipped = config.integer_or("pad_token_id", 1) + 1;
-  keys.count("context_length", TRY(config.integer("max_position_embeddings")) - skipped);
+  keys.count("context_length", TRY(config.integer("max_position_embeddings")) - unused_positions(config));
   TRY(describe_encoder(config, keys));
   if (!is_classifier(checkpoint)) return describe_pooling(checkpoint, keys);
   TRY(check_one_score(checkpoint));

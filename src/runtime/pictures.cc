@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/result.h"
-
 namespace nanomind {
+
+std::unexpected<Error> picture_forgotten() {
+  return fail(ErrorCode::invalid_argument, "A picture of the conversation is not held any more; show it again.");
+}
 
 Picture::Spot Picture::spot(TokenId token) const {
   for (size_t i = 0; i < prompt.size(); ++i) {

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "base/result.h"
 #include "base/sha256.h"
 #include "models/vision.h"
 #include "text/chat_template.h"
@@ -52,6 +53,9 @@ struct PictureLimits {
   size_t file_bytes = size_t{16} << 20;  // of files of the pictures shown last
   size_t count = 1024;                   // of those pictures
 };
+
+// The error for a token of a picture that is not known any more.
+std::unexpected<Error> picture_forgotten();
 
 class Pictures {
  public:

@@ -71,8 +71,7 @@ Result<std::vector<SavedPicture>> pictures_of(std::span<const TokenId> tokens, c
   for (const TokenId token : tokens) {
     if (token >= 0) continue;
     const Picture* picture = sight->pictures().of(token);
-    if (picture == nullptr)
-      return fail(ErrorCode::invalid_argument, "A picture of the conversation is not held any more; show it again.");
+    if (picture == nullptr) return picture_forgotten();
     pictures.try_emplace(picture->last(), saved(*picture));
   }
   std::vector<SavedPicture> list;

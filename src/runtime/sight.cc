@@ -33,10 +33,6 @@ Sha256Digest encoder_digest(const GgufFile& file, const VisionOptions& options) 
   return hash.finish();
 }
 
-std::unexpected<Error> forgotten() {
-  return fail(ErrorCode::invalid_argument, "A picture of the conversation is not held any more; show it again.");
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Sight>> Sight::open(Device& reader, const SightOptions& options) {
@@ -257,7 +253,7 @@ Result<void> Sight::append_inputs(std::span<const TokenId> before, std::span<con
                                   const std::atomic<bool>* cancel, PictureInputs& inputs) {
   const auto known = [&](TokenId token) { return token >= 0 || pictures_.of(token) != nullptr; };
   const bool placed = model_.joined_side > 0;  // by the shapes of all of them
-  if (placed && !(std::ranges::all_of(before, known) && std::ranges::all_of(tokens, known))) return forgotten();
+  if (placed && !(std::ranges::all_of(before, known) && std::ranges::all_of(tokens, known))) return picture_forgotten();
   const size_t given = inputs.given.size();
   if (const auto appended = append_rows(tokens, cancel, inputs.given); !appended) {
     inputs.given.resize(given);
@@ -276,7 +272,7 @@ Result<void> Sight::append_rows(std::span<const TokenId> tokens, const std::atom
       if (picture != nullptr) want(*picture, cancel);
       if (find(token) != nullptr) break;
       if (!thread_.joinable()) start();
-      if (!thread_.joinable()) return forgotten();
+      if (!thread_.joinable()) return picture_forgotten();
       TRY(take(cancel));
     }
   }

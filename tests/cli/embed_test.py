@@ -3,11 +3,9 @@
 import base64
 import json
 import math
-import os
 import struct
-import subprocess
 
-from program import PROGRAM, ROOT, ProgramTest, main
+from program import ROOT, ProgramTest, main, stored_model
 
 TEXTS = ("a bad cab", "deaf bee", "")
 LONG = "a " * 200  # for a model of 40 tokens
@@ -34,11 +32,10 @@ def cosine(a, b):
     return dot(a, b) / math.sqrt(dot(a, a) * dot(b, b))
 
 
-def minilm():
-    """Path of the real model, or None."""
-    shown = subprocess.run([PROGRAM, "show", "minilm", "--json"], capture_output=True, text=True, check=False)
-    path = json.loads(shown.stdout).get("path") if shown.returncode == 0 else None
-    return path if path and os.path.exists(path) else None
+def expect_refusal(test, code, said, *arguments):
+    done = test.expect(code, *arguments)
+    test.assertIn(said, done.stderr)
+    test.assertEqual(done.stdout, b"")
 
 
 class Embed(ProgramTest):
@@ -87,9 +84,7 @@ class Embed(ProgramTest):
                 (1, b"nanomind rerank", tiny("xlm-roberta"), "a"),
                 (1, b"402 tokens, but the model takes 40", tiny("bert"), "a", LONG + LONG),
                 (1, b"no model 'nothing'", "nothing", "a")):
-            done = self.expect(code, "embed", *arguments)
-            self.assertIn(said, done.stderr)
-            self.assertEqual(done.stdout, b"")
+            expect_refusal(self, code, said, "embed", *arguments)
 
     def test_a_converted_checkpoint_gives_the_references_vectors(self):
         model = self.home / "embedding.gguf"
@@ -131,9 +126,7 @@ class Rerank(ProgramTest):
                 (1, b"nanomind embed", tiny("bert"), "--query", "a", "b"),
                 (1, b"writes text", tiny("llama"), "--query", "a", "b"),
                 (1, b"the model takes", ranker, "--query", "a", "b", LONG)):
-            done = self.expect(code, "rerank", *arguments)
-            self.assertIn(said, done.stderr)
-            self.assertEqual(done.stdout, b"")
+            expect_refusal(self, code, said, "rerank", *arguments)
 
     def test_a_converted_checkpoint_gives_the_references_scores(self):
         model = self.home / "ranker.gguf"
@@ -148,7 +141,7 @@ class MiniLm(ProgramTest):
 
     def setUp(self):
         super().setUp()
-        self.model = minilm()
+        self.model = stored_model("minilm")
         if self.model is None:
             self.skipTest("needs the model minilm: nanomind pull minilm")
         self.sentences = golden("minilm")["sentences"]

@@ -30,13 +30,18 @@ def base_environment():
     return {key: value for key, value in os.environ.items() if key in keep}
 
 
+def stored_model(name):
+    """Path of a model of the user's store, or None."""
+    shown = subprocess.run([PROGRAM, "show", name, "--json"], capture_output=True, text=True, check=False)
+    return json.loads(shown.stdout).get("path") if shown.returncode == 0 else None
+
+
 def real_model():
     """Path of a model that answers sensibly, or None."""
     chosen = os.environ.get("NANOMIND_TEST_MODEL")
     if chosen:
         return chosen
-    shown = subprocess.run([PROGRAM, "show", SMALL_MODEL, "--json"], capture_output=True, text=True, check=False)
-    return json.loads(shown.stdout).get("path") if shown.returncode == 0 else None
+    return stored_model(SMALL_MODEL)
 
 
 class ProgramTest(unittest.TestCase):

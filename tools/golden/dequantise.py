@@ -10,12 +10,9 @@ import gguf
 import numpy as np
 
 
-def copy_field(writer, field):
+def copy_field(writer, field, value):
     kind = field.types[0]
-    if kind == gguf.GGUFValueType.ARRAY:
-        writer.add_key_value(field.name, field.contents(), kind, sub_type=field.types[-1])
-    else:
-        writer.add_key_value(field.name, field.contents(), kind)
+    writer.add_key_value(field.name, value, kind, sub_type=field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
 
 
 def main():
@@ -28,7 +25,7 @@ def main():
     for name, field in reader.fields.items():
         if name.startswith("GGUF.") or name in ("general.architecture", "general.file_type"):
             continue
-        copy_field(writer, field)
+        copy_field(writer, field, field.contents())
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     for tensor in reader.tensors:
         shape = [int(n) for n in reversed(tensor.shape)]

@@ -55,8 +55,9 @@ Form FormChooser::choose(ValueId id, Products products) const {
     form.only &= int_weight(dtype_of(*op)).has_value();
   }
   if (max_rows(id) >= kManyRows) {
-    if (may_be_fast(id) && serves(fast_kernels(id), products))
-      form.many = &fast_kernels(id);
+    const GemmKernels& fast = fast_kernels(id);
+    if (may_be_fast(id) && serves(fast, products))
+      form.many = &fast;
     else if (serves(kernels_.gemm, products))
       form.many = &kernels_.gemm;
   }

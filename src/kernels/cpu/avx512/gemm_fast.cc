@@ -50,11 +50,13 @@ size_t scratch_bytes(int64_t) { return kPanelUnits * sizeof(PanelUnit); }
 // The scale that makes the largest value of 16 the last code.
 template <int kZero>
 float scale_of(__m512 low, __m512 high) {
-  if constexpr (kZero == kMiddle)
+  if constexpr (kZero == kMiddle) {
     return _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high))) / 127;
-  const float above = _mm512_reduce_max_ps(_mm512_max_ps(low, high)) / (255 - kZero);
-  const float below = _mm512_reduce_min_ps(_mm512_min_ps(low, high)) / -kZero;
-  return above > below ? above : below;
+  } else {
+    const float above = _mm512_reduce_max_ps(_mm512_max_ps(low, high)) / (255 - kZero);
+    const float below = _mm512_reduce_min_ps(_mm512_min_ps(low, high)) / -kZero;
+    return above > below ? above : below;
+  }
 }
 
 template <int kZero>
