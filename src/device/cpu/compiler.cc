@@ -90,7 +90,8 @@ class Compiler {
     return {.data = memory(layout_.forms.at(id)),
             .stride = chooser_.units(id),
             .units = form.units,
-            .only = form.only,
+            .few_as_floats = form.few_as_floats,
+            .many_as_floats = form.many_as_floats,
             .many = form.many};
   }
   const float* vector(WeightId id) const { return compilation_.vector(id); }

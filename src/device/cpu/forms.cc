@@ -49,17 +49,21 @@ FormChooser::FormChooser(const Program& program, const CompileOptions& options, 
 }
 
 Form FormChooser::choose(ValueId id, Products products) const {
-  Form form{.only = !read_as_floats_.contains(id)};
-  for (const Op* op : products) {
-    form.units |= int_weight(dtype_of(*op)).has_value();
-    form.only &= int_weight(dtype_of(*op)).has_value();
-  }
+  const bool by_others = read_as_floats_.contains(id);
+  Form form{.few_as_floats = by_others, .many_as_floats = by_others};
+  for (const Op* op : products) form.units |= int_weight(dtype_of(*op)).has_value();
   if (max_rows(id) >= kManyRows) {
     const GemmKernels& fast = fast_kernels(id);
     if (may_be_fast(id) && serves(fast, products))
       form.many = &fast;
     else if (serves(kernels_.gemm, products))
       form.many = &kernels_.gemm;
+  }
+  for (const Op* op : products) {
+    const DType dtype = dtype_of(*op);
+    if (int_weight(dtype)) continue;
+    form.few_as_floats = true;
+    form.many_as_floats |= form.many == nullptr || multiply_many(*form.many, dtype) == nullptr;
   }
   return form;
 }
@@ -84,21 +88,8 @@ Gemm FormChooser::multiply_many(const GemmKernels& gemm, DType dtype) const {
   return gemm.multiply_float[static_cast<int>(float_weight(dtype))];
 }
 
-// Rounded to 8 bits, weights of 16 are others. Those of language models are left as they are. In towers, errors in what
-// is added to the residual stream cost most (the worst cosine of a picture was 0.9998 to 0.99992 with all rounded, and
-// 0.99992 to 0.99996 without these), so they bear it only where they are few among integer ones: where rows do not fit
-// the blocks of the type that the file is called by.
-bool FormChooser::bears_bytes(const Op& product) const {
-  if (int_weight(dtype_of(product))) return true;
-  return reads_pictures() && (has_integer_products() || !is_added(std::get<op::MatMul>(product).out));
-}
-
-bool FormChooser::is_added(ValueId id) const {
-  return std::ranges::any_of(program_.ops, [id](const Op& op) {
-    const auto* add = std::get_if<op::Add>(&op);
-    return add != nullptr && (add->a == id || add->b == id);
-  });
-}
+// Those of language models are left as they are; what rounding costs towers is in docs/numbers.md.
+bool FormChooser::bears_bytes(const Op& product) const { return int_weight(dtype_of(product)) || reads_pictures(); }
 
 // Results that are wanted are always computed exactly, and so are the first and the last products of a picture, those
 // of its patches and the projector's: a fiftieth of the work, but up to a third of the error, and all of it where the
@@ -133,12 +124,6 @@ bool FormChooser::reads_pictures() const {
 
 bool FormChooser::attends() const {
   return std::ranges::any_of(program_.ops, [](const Op& op) { return std::holds_alternative<op::Attention>(op); });
-}
-
-bool FormChooser::has_integer_products() const {
-  return std::ranges::any_of(program_.ops, [&](const Op& op) {
-    return std::holds_alternative<op::MatMul>(op) && int_weight(dtype_of(op)).has_value();
-  });
 }
 
 // Whether the residual stream has enough columns: what comes first, or the product of the given rows.

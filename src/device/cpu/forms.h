@@ -17,8 +17,8 @@ std::optional<IntWeight> int_weight(DType dtype);
 FloatWeight float_weight(DType dtype);
 
 struct Form {
-  bool units = false;  // any integer product reads the value
-  bool only = true;    // nothing reads its floats
+  bool units = false;                  // any integer product reads the value
+  bool few_as_floats, many_as_floats;  // whether anything reads its floats, of few rows, of many
   const GemmKernels* many = nullptr;
 };
 
@@ -54,12 +54,10 @@ class FormChooser {
   bool serves(const GemmKernels& gemm, Products products) const;
   // Whether gemm_fast may have its weights.
   bool bears_bytes(const Op& product) const;
-  bool is_added(ValueId id) const;
   bool may_be_fast(ValueId id) const;
   const GemmKernels& fast_kernels(ValueId id) const;
   bool reads_pictures() const;
   bool attends() const;
-  bool has_integer_products() const;
   bool is_wide() const;
 
   std::set<ValueId> read_as_floats_;  // by what is no product

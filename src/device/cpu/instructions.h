@@ -38,12 +38,13 @@ struct Quantized {
   std::byte* data = nullptr;
   int64_t stride = 0;
   bool units = false;
-  bool only = false;  // nothing reads the floats themselves
+  bool few_as_floats = true, many_as_floats = true;  // whether anything reads the floats of few rows, of many
   const GemmKernels* many = nullptr;
   ActivationUnit* row(int64_t i) const { return reinterpret_cast<ActivationUnit*>(data) + i * stride; }
 
   // What the value is packed by in a step where it has so many rows; null: units or floats.
   const GemmKernels* packed_by(int64_t rows) const { return rows >= kManyRows ? many : nullptr; }
+  bool read_as_floats(int64_t rows) const { return rows >= kManyRows ? many_as_floats : few_as_floats; }
 };
 
 // cos and sin of the angles of this step's positions, [T, pairs].

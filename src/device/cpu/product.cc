@@ -8,7 +8,8 @@
 namespace nanomind::cpu {
 namespace {
 
-constexpr int64_t kPanelsPerThread = 64;  // so that a slow core does not hold up the others
+constexpr int64_t kPanelsPerThread = 64;   // so that a slow core does not hold up the others
+constexpr int64_t kAveragedColumns = 128;  // of one task
 
 // How one step runs its products.
 struct Plan {
@@ -62,6 +63,16 @@ void multiply_many(const ProductStep& s, const Plan& plan, const Chunk& c, std::
                            .scratch = scratch});
 }
 
+void average(const ProductStep& s, const Plan& plan, ThreadPool& pool) {
+  if (plan.many == nullptr || plan.many->average == nullptr) return;
+  if (std::ranges::none_of(s.products, [&](const Product& p) { return !p.w.integer() && plan.in_one_call(p); })) return;
+  const int64_t columns = s.x.columns;
+  pool.for_each((columns + kAveragedColumns - 1) / kAveragedColumns, [&](int64_t task) {
+    const int64_t begin = task * kAveragedColumns, n = std::min(kAveragedColumns, columns - begin);
+    plan.many->average(plan.rows, begin, n, columns, s.quantized.data);
+  });
+}
+
 }  // namespace
 
 void run(const ProductStep& s, StepContext& context) {
@@ -77,6 +88,7 @@ void run(const ProductStep& s, StepContext& context) {
                      .stride = w.integer() ? s.quantized.stride : s.x.stride,
                      .count = rows};
   };
+  average(s, plan, context.pool);
   const size_t scratch_bytes = context.scratch.size() / static_cast<size_t>(plan.threads);
 
   context.pool.for_each(chunks, [&](int64_t index, int thread) {

@@ -157,11 +157,12 @@ void run(const NormStep& s, StepContext& context) {
 }
 
 void run(const LayerNormStep& s, StepContext& context) {
+  const bool in_pieces = s.x.columns <= kPiece && !s.quantized.read_as_floats(context.rows(s.x.rows));
   for_rows(context, context.rows(s.x.rows), [&](int64_t i) {
     const float* x = s.x.row(i);
     const int64_t n = s.x.columns;
     alignas(64) float piece[kPiece];
-    float* out = s.quantized.only && n <= kPiece ? piece : s.out.row(i);
+    float* out = in_pieces ? piece : s.out.row(i);
     const auto mean = static_cast<float>(sum_in_lanes(n, [&](int64_t c) { return x[c]; }) / static_cast<double>(n));
     const double squares = sum_in_lanes(n, [&](int64_t c) { return (x[c] - mean) * (x[c] - mean); });
     const auto scale = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(n) + s.eps));
@@ -177,11 +178,12 @@ void run(const LayerNormStep& s, StepContext& context) {
 }
 
 void run(const ActivateStep& s, StepContext& context) {
+  const bool in_pieces = !s.quantized.read_as_floats(context.rows(s.x.rows));
   for_rows(context, context.rows(s.x.rows), [&](int64_t i) {
     for (int64_t begin = 0; begin < s.x.columns; begin += kPiece) {
       const int64_t n = std::min(kPiece, s.x.columns - begin);
       alignas(64) float piece[kPiece];
-      float* out = s.quantized.only ? piece : s.out.row(i) + begin;
+      float* out = in_pieces ? piece : s.out.row(i) + begin;
       activate(context.kernels, s.activation, s.x.row(i) + begin, n, out);
       if (s.quantized.data != nullptr) quantize_piece(context, out, s.out, i, begin, n, s.quantized);
     }
@@ -222,11 +224,12 @@ void run(const RopeStep& s, StepContext& context) {
 void run(const ActivationStep& s, StepContext& context) {
   const auto activate = gated_activation(context.kernels, s.activation);
   const int64_t pieces = (s.out.columns + kPiece - 1) / kPiece;
+  const bool in_pieces = !s.quantized.read_as_floats(context.rows(s.out.rows));
   context.pool.for_each(context.rows(s.out.rows) * pieces, [&](int64_t task) {
     const int64_t i = task / pieces, begin = task % pieces * kPiece;
     const int64_t n = std::min(kPiece, s.out.columns - begin);
     alignas(64) float piece[kPiece];
-    float* out = s.quantized.only ? piece : s.out.row(i) + begin;
+    float* out = in_pieces ? piece : s.out.row(i) + begin;
     activate(s.gate.row(i) + begin, s.up.row(i) + begin, n, out);
     if (s.quantized.data != nullptr) quantize_piece(context, out, s.out, i, begin, n, s.quantized);
   });

@@ -30,7 +30,7 @@ struct GemmArgs {
 using Gemm = void (*)(const GemmArgs&);
 
 // All pointers are null where an ISA has nothing better than its matmul of few rows. Else all are set, but for
-// those of multiply_float that an ISA does not have.
+// `average` and those of multiply_float that an ISA does not have.
 struct GemmKernels {
   // Width of a model's residual stream from which the loss of this precision averages out.
   int64_t min_width;
@@ -46,6 +46,11 @@ struct GemmKernels {
   // column also pads. Different rows and pieces may be packed at the same time. Non-finite input gives unspecified
   // results.
   void (*pack)(const float* x, int64_t begin, int64_t n, int64_t columns, int64_t row, std::byte* packed);
+
+  // Where multiply_float needs the means of the columns over all `rows` rows, takes those of columns [begin, begin +
+  // n), a multiple of 128 of them but for the last, once all rows are packed. Different columns may be taken at the
+  // same time. Null: it needs none.
+  void (*average)(int64_t rows, int64_t begin, int64_t n, int64_t columns, std::byte* packed) = nullptr;
 
   Gemm multiply[static_cast<int>(IntWeight::count)];
   Gemm multiply_float[static_cast<int>(FloatWeight::count)];
