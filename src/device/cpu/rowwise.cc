@@ -32,6 +32,22 @@ void quantize_piece(const StepContext& context, const float* piece, const Matrix
   if (begin + n == x.columns) clear_padding(units, x.columns, out.stride);
 }
 
+// Calls f(row, begin, n) for each piece of x. Few rows do not keep all threads busy, their pieces do.
+template <typename F>
+void for_pieces(StepContext& context, const Matrix& x, const F& f) {
+  const int64_t rows = context.rows(x.rows), pieces = (x.columns + kPiece - 1) / kPiece;
+  const auto call = [&](int64_t i, int64_t piece) {
+    f(i, piece * kPiece, std::min(kPiece, x.columns - piece * kPiece));
+  };
+  if (rows < kManyRows) {
+    context.pool.for_each(rows * pieces, [&](int64_t task) { call(task / pieces, task % pieces); });
+  } else {
+    for_rows(context, rows, [&](int64_t i) {
+      for (int64_t piece = 0; piece < pieces; ++piece) call(i, piece);
+    });
+  }
+}
+
 void sigmoid_gate(const float* gate, const float* up, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = up[i] / (1 + std::exp(-gate[i]));
 }
@@ -179,14 +195,11 @@ void run(const LayerNormStep& s, StepContext& context) {
 
 void run(const ActivateStep& s, StepContext& context) {
   const bool in_pieces = !s.quantized.read_as_floats(context.rows(s.x.rows));
-  for_rows(context, context.rows(s.x.rows), [&](int64_t i) {
-    for (int64_t begin = 0; begin < s.x.columns; begin += kPiece) {
-      const int64_t n = std::min(kPiece, s.x.columns - begin);
-      alignas(64) float piece[kPiece];
-      float* out = in_pieces ? piece : s.out.row(i) + begin;
-      activate(context.kernels, s.activation, s.x.row(i) + begin, n, out);
-      if (s.quantized.data != nullptr) quantize_piece(context, out, s.out, i, begin, n, s.quantized);
-    }
+  for_pieces(context, s.x, [&](int64_t i, int64_t begin, int64_t n) {
+    alignas(64) float piece[kPiece];
+    float* out = in_pieces ? piece : s.out.row(i) + begin;
+    activate(context.kernels, s.activation, s.x.row(i) + begin, n, out);
+    if (s.quantized.data != nullptr) quantize_piece(context, out, s.out, i, begin, n, s.quantized);
   });
 }
 
@@ -223,11 +236,8 @@ void run(const RopeStep& s, StepContext& context) {
 
 void run(const ActivationStep& s, StepContext& context) {
   const auto activate = gated_activation(context.kernels, s.activation);
-  const int64_t pieces = (s.out.columns + kPiece - 1) / kPiece;
   const bool in_pieces = !s.quantized.read_as_floats(context.rows(s.out.rows));
-  context.pool.for_each(context.rows(s.out.rows) * pieces, [&](int64_t task) {
-    const int64_t i = task / pieces, begin = task % pieces * kPiece;
-    const int64_t n = std::min(kPiece, s.out.columns - begin);
+  for_pieces(context, s.out, [&](int64_t i, int64_t begin, int64_t n) {
     alignas(64) float piece[kPiece];
     float* out = in_pieces ? piece : s.out.row(i) + begin;
     activate(s.gate.row(i) + begin, s.up.row(i) + begin, n, out);
