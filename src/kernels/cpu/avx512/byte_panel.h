@@ -59,15 +59,15 @@ size_t packed_bytes(int64_t rows, int64_t columns) {
   return means_bytes(columns) + static_cast<size_t>(tiles * units_of(columns)) * sizeof(Activations);
 }
 
-// The scale that makes the largest value of 16 the last code.
+// The scale that makes the largest value of 32 the last code.
 template <int kZero>
 float scale_of(__m512 low, __m512 high) {
   if constexpr (kZero == kMiddle) {
-    return _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high))) / 127;
+    return _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high))) * (1.0F / 127);
   } else {
-    const float above = _mm512_reduce_max_ps(_mm512_max_ps(low, high)) / (255 - kZero);
-    const float below = _mm512_reduce_min_ps(_mm512_min_ps(low, high)) / -kZero;
-    return above > below ? above : below;
+    const __m512 above = _mm512_mul_ps(_mm512_max_ps(low, high), _mm512_set1_ps(1.0F / (255 - kZero)));
+    const __m512 below = _mm512_mul_ps(_mm512_min_ps(low, high), _mm512_set1_ps(-1.0F / kZero));
+    return _mm512_reduce_max_ps(_mm512_max_ps(above, below));
   }
 }
 
@@ -79,13 +79,18 @@ void pack_unit(const float* x, int64_t n, Activations& unit, int64_t i) {
   const __m512 inverse = _mm512_set1_ps(scale > kTiny ? 1 / scale : 0);
   const __m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
   const __m512i b = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
-  const int32_t first = _mm512_reduce_add_epi32(a), sum = first + _mm512_reduce_add_epi32(b);
   const __m512i zero = _mm512_set1_epi32(kZero);
   const __m256i bytes = _mm256_set_m128i(_mm512_cvtusepi32_epi8(_mm512_add_epi32(b, zero)),
                                          _mm512_cvtusepi32_epi8(_mm512_add_epi32(a, zero)));
   const __m256i order = _mm256_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15,  //
                                          0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
   _mm256_store_si256(reinterpret_cast<__m256i*>(unit.q[i]), _mm256_shuffle_epi8(bytes, order));
+  const __m256i sums = _mm256_sad_epu8(bytes, _mm256_setzero_si256());  // of eight bytes each
+  const auto both = [](__m128i halves) {
+    return _mm_cvtsi128_si32(_mm_add_epi64(halves, _mm_unpackhi_epi64(halves, halves)));
+  };
+  const int32_t first = both(_mm256_castsi256_si128(sums)) - 16 * kZero;
+  const int32_t sum = first + both(_mm256_extracti128_si256(sums, 1)) - 16 * kZero;
   unit.scale[i] = scale;
   unit.scaled_sum[i] = scale * static_cast<float>(sum);
   unit.first_sum[i] = static_cast<int16_t>(first);
