@@ -23,8 +23,8 @@ inline int64_t rows_of_task(int64_t rows, int threads) {
 
 template <typename F>
 void for_rows(StepContext& context, int64_t rows, const F& f) {
-  const int64_t step = rows < kFewRows ? rows : rows_of_task(rows, context.pool.threads());
   if (rows == 0) return;
+  const int64_t step = rows < kFewRows ? rows : rows_of_task(rows, context.pool.threads());
   context.pool.for_each((rows + step - 1) / step, [&](int64_t task) {
     for (int64_t i = task * step; i < std::min(rows, (task + 1) * step); ++i) f(i);
   });
