@@ -23,11 +23,13 @@ inline int64_t rows_of_task(int64_t rows, int threads) {
 
 template <typename F>
 void for_rows(StepContext& context, int64_t rows, const F& f) {
-  if (rows == 0) return;
-  const int64_t step = rows < kFewRows ? rows : rows_of_task(rows, context.pool.threads());
-  context.pool.for_each((rows + step - 1) / step, [&](int64_t task) {
-    for (int64_t i = task * step; i < std::min(rows, (task + 1) * step); ++i) f(i);
-  });
+  const auto run = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) f(i);
+  };
+  if (rows < kFewRows) return run(0, rows);
+  const int64_t step = rows_of_task(rows, context.pool.threads());
+  context.pool.for_each((rows + step - 1) / step,
+                        [&](int64_t task) { run(task * step, std::min(rows, (task + 1) * step)); });
 }
 
 }  // namespace nanomind::cpu
