@@ -40,6 +40,7 @@ constexpr uint64_t kActiveMask = (1u << 31) - 1;
 
 ThreadPool::ThreadPool(int threads, std::span<const Processors> places) : limit_(threads), worker_count_(threads - 1) {
   CHECK(threads >= 1);
+  shares_ = std::make_unique<Share[]>(static_cast<size_t>(threads));
   workers_ = std::make_unique<Worker[]>(static_cast<size_t>(worker_count_));
   for (int i = 1; i < threads; ++i) {
     Processors place = static_cast<size_t>(i) < places.size() ? places[static_cast<size_t>(i)] : Processors();
@@ -69,11 +70,15 @@ int ThreadPool::sleeping() const {
 
 void ThreadPool::run(const Task& task) {
   task_ = task;
-  next_.store(0, std::memory_order_relaxed);
+  task_.shares = static_cast<int>(std::min<int64_t>(limit_.load(std::memory_order_relaxed), task.count));
+  for (int64_t i = 0; i < task_.shares; ++i) {
+    shares_[static_cast<size_t>(i)].next.store(task.count * i / task_.shares, std::memory_order_relaxed);
+    shares_[static_cast<size_t>(i)].end = task.count * (i + 1) / task_.shares;
+  }
+  resting_.store(false, std::memory_order_relaxed);
   const uint64_t epoch = static_cast<uint64_t>(epoch_of(state_.load(std::memory_order_relaxed)) + 1) << 32;
   state_.store(epoch | kOpen);
-  const int64_t helpers = std::min<int64_t>(limit_.load(std::memory_order_relaxed), task.count) - 1;
-  for (int64_t i = 0; i < helpers; ++i) wake(workers_[static_cast<size_t>(i)]);
+  for (int64_t i = 0; i + 1 < task_.shares; ++i) wake(workers_[static_cast<size_t>(i)]);
   take_chunks(0);
   state_.fetch_and(~kOpen);
   while ((state_.load(std::memory_order_acquire) & kActiveMask) != 0) pause();
@@ -88,10 +93,12 @@ void ThreadPool::wake(Worker& worker) {
 }
 
 void ThreadPool::take_chunks(int thread) {
-  for (;;) {
-    const int64_t i = next_.fetch_add(1, std::memory_order_relaxed);
-    if (i >= task_.count) return;
-    task_.call(task_.context, i, thread);
+  for (int others = 0; others < task_.shares; ++others) {
+    Share& share = shares_[static_cast<size_t>((thread + others) % task_.shares)];
+    while (share.next.load(std::memory_order_relaxed) < share.end) {
+      const int64_t i = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (i < share.end) task_.call(task_.context, i, thread);
+    }
   }
 }
 
@@ -137,7 +144,7 @@ void ThreadPool::work(int thread) {
     if (++pauses % kPausesPerLook != 0) continue;
     const auto now = std::chrono::steady_clock::now();
     if (pauses == kPausesPerLook) end_of_spin = now + kSpinTime;
-    if (now < end_of_spin) continue;
+    if (now < end_of_spin && !resting_.load(std::memory_order_relaxed)) continue;
     sleep(thread, seen);
     pauses = 0;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pool of threads for fork-join loops: workers spin a little for the next loop, then sleep, so an idle program uses
-// no CPU. Chunks are handed out from a counter, never split statically, so a busy core does not hold up the others.
+// no CPU. Each thread begins with its own share of the chunks, the same in loops of as many, whose data are in its
+// caches, and then helps the others, so that a busy core does not hold them up.
 #pragma once
 
 #include <atomic>
@@ -45,6 +46,10 @@ class ThreadPool {
          .count = count});
   }
 
+  // No loop comes soon: workers that wait for one sleep at once, so that their processors are free for whoever works
+  // next. Between loops.
+  void rest() { resting_.store(true, std::memory_order_relaxed); }
+
   // Workers that are asleep now: all of them some time after the last loop.
   int sleeping() const;
 
@@ -61,6 +66,12 @@ class ThreadPool {
     void (*call)(const void* context, int64_t i, int thread) = nullptr;
     const void* context = nullptr;
     int64_t count = 0;
+    int shares = 0;
+  };
+  // Of a thread, chunks [next, end) of the loop, which others may take too.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
   };
   // `asleep` is 1 while the worker waits to be woken.
   struct alignas(64) Worker {
@@ -80,13 +91,15 @@ class ThreadPool {
   // Epoch in the high 32 bits, then kOpen, then the number of workers inside the current loop. A worker may only enter
   // an open loop, and the caller returns only after it has closed the loop and all have left.
   static constexpr uint64_t kOpen = 1u << 31;
+  // What waiting workers look at lies apart from what is written for each loop.
   alignas(64) std::atomic<uint64_t> state_{0};
-  alignas(64) std::atomic<int64_t> next_{0};
-  alignas(64) std::atomic<int> limit_;
+  std::atomic<int> limit_;
+  std::atomic<bool> resting_{false};  // since the last loop
   std::atomic<bool> stopping_{false};
-  Task task_;
+  alignas(64) Task task_;
   int worker_count_;
   std::unique_ptr<Worker[]> workers_;  // of threads 1 and up
+  std::unique_ptr<Share[]> shares_;    // of all threads
 };
 
 }  // namespace nanomind

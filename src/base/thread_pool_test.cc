@@ -70,6 +70,34 @@ TEST_P(ThreadPoolTest, SleepingWorkersWake) {
   }
 }
 
+// With as many chunks as threads, all of which wait for each other, each does its own.
+TEST_P(ThreadPoolTest, EachThreadBeginsWithItsShare) {
+  ThreadPool pool(GetParam());
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> present{0};
+    pool.for_each(GetParam(), [&](int64_t i, int thread) {
+      EXPECT_EQ(i, thread);
+      ++present;
+      while (present.load() < GetParam()) std::this_thread::yield();
+    });
+  }
+}
+
+// The loop could not end if the chunks that stand behind one that waits were not taken by others.
+TEST_P(ThreadPoolTest, OthersHelpWhoIsHeldUp) {
+  if (GetParam() == 1) GTEST_SKIP() << "there is nobody to help";
+  ThreadPool pool(GetParam());
+  constexpr int64_t kChunks = 64;
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int64_t> done{0};
+    pool.for_each(kChunks, [&](int64_t i) {
+      while (i == 0 && done.load() < kChunks - 1) std::this_thread::yield();
+      ++done;
+    });
+    EXPECT_EQ(done.load(), kChunks);
+  }
+}
+
 int64_t cpu_time_ns(clockid_t clock) {
   timespec time{};
   clock_gettime(clock, &time);
@@ -95,6 +123,21 @@ TEST_P(ThreadPoolTest, IdleWorkersUseNoProcessor) {
   }
   const int64_t all = cpu_time_ns(CLOCK_PROCESS_CPUTIME_ID) - process;
   EXPECT_LT(all - (cpu_time_ns(CLOCK_THREAD_CPUTIME_ID) - caller), 1'000'000);
+}
+
+// Of the half millisecond for which each worker would wait, less than half is used.
+TEST_P(ThreadPoolTest, RestingWorkersSleepAtOnce) {
+  ThreadPool pool(GetParam());
+  constexpr int kRounds = 20;
+  int64_t used = 0;  // by workers behind the loops
+  for (int round = 0; round < kRounds; ++round) {
+    pool.for_each(100, [](int64_t) {});
+    const int64_t process = cpu_time_ns(CLOCK_PROCESS_CPUTIME_ID), caller = cpu_time_ns(CLOCK_THREAD_CPUTIME_ID);
+    pool.rest();
+    wait_until_all_sleep(pool);
+    used += cpu_time_ns(CLOCK_PROCESS_CPUTIME_ID) - process - (cpu_time_ns(CLOCK_THREAD_CPUTIME_ID) - caller);
+  }
+  EXPECT_LT(used, int64_t{kRounds} * (GetParam() - 1) * 250'000 + 1'000'000);
 }
 
 // A limited loop has no threads beyond its limit, those sleep through it, and a wider one has them back.
