@@ -114,6 +114,7 @@ Result<Measurements> measure(const Context& context, const BenchFlags& flags, En
   for (int i = 0; i < flags.repetitions; ++i) {
     context.console.progress(fmt::format("Measuring, turn {} of {}", i + 1, flags.repetitions), 0, 0);
     for (int probe = 0; probe < kProbesPerTurn; ++probe) results.gemm_tflops.push_back(device->measure_peak() / 1e12);
+    device->rest();
     results.prefill_tok_s.push_back(TRY(prefill_once(engine, flags.prefill, random)));
     if (results.picture) TRY(results.picture->measure());
     for (int probe = 0; probe < kProbesPerTurn; ++probe) results.read_gb_s.push_back(read.measure());

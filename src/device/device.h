@@ -116,6 +116,9 @@ class Device {
   virtual double measure_peak() = 0;
   // The largest step that makes sense for prompts of a program, in tokens.
   virtual int64_t step_tokens(const Program& program) const = 0;
+  // No step comes soon: threads that wait for one sleep at once, and leave their processors to another device. Not
+  // while a step runs. Without it they sleep a little later.
+  virtual void rest() {}
   // Checks the whole program and builds everything that run needs. `unsupported` names the first operation that this
   // device cannot run. The executable must not outlive the device.
   virtual Result<std::unique_ptr<Executable>> compile(const Program& program, const CompileOptions& options) = 0;

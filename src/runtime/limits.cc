@@ -60,6 +60,7 @@ double ReadProbe::measure() {
                     std::memory_order_relaxed);
   });
   const double seconds = seconds_since(start);
+  pool_->rest();
   CHECK(total.load() != 0);
   return static_cast<double>(bytes_) / seconds / 1e9;
 }

@@ -38,7 +38,7 @@ Sha256Digest encoder_digest(const GgufFile& file, const VisionOptions& options) 
 Result<std::unique_ptr<Sight>> Sight::open(Device& reader, const SightOptions& options) {
   GgufFile file = TRY(GgufFile::open(options.encoder.file));
   VisionModel model = TRY(build_vision(file));
-  std::unique_ptr<Sight> sight(new Sight(std::move(file), std::move(model), options));
+  std::unique_ptr<Sight> sight(new Sight(reader, std::move(file), std::move(model), options));
   const int64_t step_rows = std::max(options.step_rows, sight->least_step_rows());
   const auto slot = static_cast<size_t>(VisionEncoder::kPieceRows * sight->model_.width);
   const auto count = static_cast<size_t>(step_rows / VisionEncoder::kPieceRows + 1 + kSpareSlots);
@@ -48,8 +48,9 @@ Result<std::unique_ptr<Sight>> Sight::open(Device& reader, const SightOptions& o
   return sight;
 }
 
-Sight::Sight(GgufFile file, VisionModel model, const SightOptions& options)
-    : options_(options),
+Sight::Sight(Device& reader, GgufFile file, VisionModel model, const SightOptions& options)
+    : reader_(reader),
+      options_(options),
       file_(std::move(file)),
       model_(std::move(model)),
       pictures_(model_.width, options.kept),
@@ -192,7 +193,7 @@ void Sight::run(const std::vector<Job>& jobs) {
     statistics_.encode_ms += milliseconds_since(start);
     if (result) ++statistics_.encoded;
   }
-  if (options_.bricks == VisionBricks::leave) unload();
+  rest();
   if (result)
     ring_->finish();
   else
@@ -218,6 +219,13 @@ Result<void> Sight::load() {
   return {};
 }
 
+void Sight::rest() {
+  if (options_.bricks == VisionBricks::leave)
+    unload();
+  else if (device_ != nullptr)
+    device_->rest();
+}
+
 void Sight::unload() {
   encoder_.reset();
   device_.reset();
@@ -237,6 +245,7 @@ const float* Sight::find(TokenId token) const {
 
 Result<void> Sight::take(const std::atomic<bool>* cancel) {
   if (held_.size() == ring_->slots()) let_go(1);
+  reader_.rest();  // the bricks have its processors while it waits
   auto slot = ring_->acquire_read(cancel);
   if (slot && *slot) {
     held_.push_back({.slot = std::move(**slot)});
@@ -314,6 +323,7 @@ void Sight::end(const std::atomic<bool>* cancel) {
 
 Result<PictureMeasurement> Sight::measure(std::span<const std::byte> file, const PictureDetail& detail) {
   CHECK(!thread_.joinable());
+  reader_.rest();
   PictureMeasurement measurement;
   const auto start = std::chrono::steady_clock::now();
   const CutPicture cut = model_.cut(TRY(decode_image(file)), detail);
@@ -333,7 +343,7 @@ Result<PictureMeasurement> Sight::measure(std::span<const std::byte> file, const
                                  .attention_products = work.attention_products,
                                  .ms = milliseconds_since(begin)});
   }
-  if (options_.bricks == VisionBricks::leave) unload();
+  rest();
   return measurement;
 }
 

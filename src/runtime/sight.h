@@ -117,7 +117,7 @@ class Sight {
     const std::atomic<bool>* cancel = nullptr;  // of the request
   };
 
-  Sight(GgufFile file, VisionModel model, const SightOptions& options);
+  Sight(Device& reader, GgufFile file, VisionModel model, const SightOptions& options);
   // Nothing is appended for models to which it does not matter.
   void append_where(std::span<const TokenId> before, std::span<const TokenId> tokens,
                     std::vector<RowCoordinates>& where) const;
@@ -132,11 +132,13 @@ class Sight {
   void join();                             // the thread, which is ready or about to be
   void run(const std::vector<Job>& jobs);  // the thread itself
   Result<void> load();
+  void rest();  // nothing is encoded soon
   void unload();
   const float* find(TokenId token) const;
   Result<void> take(const std::atomic<bool>* cancel);  // one slot more
   void let_go(size_t count);                           // of the slots held, the oldest first; their rows are kept
 
+  Device& reader_;
   SightOptions options_;
   GgufFile file_;
   VisionModel model_;

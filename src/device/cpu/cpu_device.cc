@@ -226,6 +226,8 @@ class CpuDevice final : public Device {
     return operations / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
+  void rest() override { pool_.rest(); }
+
   int64_t step_tokens(const Program& program) const override { return cpu::step_tokens(program, cache_bytes_); }
 
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override { return TRY(HostBuffer::allocate(bytes)); }

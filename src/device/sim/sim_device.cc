@@ -63,6 +63,7 @@ class SimDevice final : public Device {
     return inner_->allocate(bytes);
   }
   double measure_peak() override { return inner_->measure_peak(); }
+  void rest() override { inner_->rest(); }
   int64_t step_tokens(const Program& program) const override { return inner_->step_tokens(program); }
   Result<std::unique_ptr<Executable>> compile(const Program& program, const CompileOptions& options) override {
     TRY(script_->enter(SimFault::At::compile));
