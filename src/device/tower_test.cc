@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which products of models that see are computed in 8 bits, shown by their error against the interpreter: those inside
-// a wide tower, but neither that of the patches nor a projector's.
+// a wide tower, but neither that of the patches nor a projector's, and in a narrow one not those of what norms make.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -14,28 +14,32 @@
 namespace nanomind {
 namespace {
 
-constexpr int64_t kWidth = 512, kRows = 32, kHeadDim = 64, kHeads = kWidth / kHeadDim;
+constexpr int64_t kRows = 32, kHeadDim = 64, kWide = 512, kNarrow = 256;
 
 struct Model {
   enum class Brick { tower, projector } brick = Brick::tower;
-  enum class Product { of_patches, of_values } product = Product::of_values;
+  enum class Product { of_patches, of_values, of_norm } product = Product::of_values;
   DType dtype = DType::q8_0;
   enum class Result { activated, added } result = Result::activated;
+  int64_t width = kWide;
 };
 
 // One product in question. Attention makes a tower of it; its own errors are multiplied by 0.
 Program record(const Model& model, testing::ProgramWeights& weights) {
   Recorder rec;
-  const Value patches = rec.input(kWidth);
-  Value x = model.product == Model::Product::of_patches ? patches : rec.activate(patches, Activation::silu);
-  x = rec.matmul(x, weights.matrix(rec, model.dtype, kWidth, kWidth, 0.2F));
+  const int64_t width = model.width, heads = width / kHeadDim;
+  const Value patches = rec.input(width);
+  Value x = patches;
+  if (model.product == Model::Product::of_values) x = rec.activate(patches, Activation::silu);
+  if (model.product == Model::Product::of_norm) x = rec.layer_norm(patches, {}, {}, 1e-6F);
+  x = rec.matmul(x, weights.matrix(rec, model.dtype, width, width, 0.2F));
   x = model.result == Model::Result::added ? rec.add(x, patches) : rec.activate(x, Activation::silu);
   if (model.brick == Model::Brick::tower) {
     const Value seen = rec.attention({.q = patches,
                                       .k = patches,
                                       .v = patches,
-                                      .layer = rec.kv_layer({kHeads, kHeadDim}),
-                                      .heads = kHeads,
+                                      .layer = rec.kv_layer({heads, kHeadDim}),
+                                      .heads = static_cast<int>(heads),
                                       .scale = 0.125F,
                                       .mask = Mask::none});
     x = rec.add(x, rec.scale(seen, 0.0F));
@@ -52,10 +56,10 @@ double error(const Model& model, const std::string& isa, PromptPrecision precisi
   const auto executable = std::move(
       *device->compile(program, {.weights = views, .max_tokens = kRows, .max_outputs = kRows, .precision = precision}));
   const auto cache = std::move(*device->allocate(executable->kv_block_bytes()));
-  std::vector<float> given(static_cast<size_t>(kRows * kWidth));
+  std::vector<float> given(static_cast<size_t>(kRows * model.width));
   for (size_t i = 0; i < given.size(); ++i) given[i] = std::sin(static_cast<float>(i * i % 1009));
   std::vector<const float*> pointers;
-  for (int64_t i = 0; i < kRows; ++i) pointers.push_back(given.data() + i * kWidth);
+  for (int64_t i = 0; i < kRows; ++i) pointers.push_back(given.data() + i * model.width);
   const std::vector<int32_t> tokens(kRows, -1), blocks{0};
   std::vector<int32_t> outputs(kRows);
   std::iota(outputs.begin(), outputs.end(), 0);
@@ -71,11 +75,17 @@ TEST(Tower, TakesBytesWhereTheyCostLittle) {
                          {.dtype = DType::f16},
                          {.dtype = DType::bf16},
                          {.result = Model::Result::added},
-                         {.dtype = DType::f16, .result = Model::Result::added}};
+                         {.dtype = DType::f16, .result = Model::Result::added},
+                         {.product = Model::Product::of_norm},
+                         {.width = kNarrow},
+                         {.dtype = DType::f16, .width = kNarrow}};
   const Model exact[] = {{.brick = Model::Brick::projector},
                          {.product = Model::Product::of_patches},
                          {.brick = Model::Brick::projector, .dtype = DType::f16},
-                         {.product = Model::Product::of_patches, .dtype = DType::f16}};
+                         {.product = Model::Product::of_patches, .dtype = DType::f16},
+                         {.product = Model::Product::of_norm, .width = kNarrow},
+                         {.product = Model::Product::of_patches, .width = kNarrow},
+                         {.width = kNarrow - kHeadDim}};
   for (const std::string& isa : device_isas()) {
     SCOPED_TRACE(isa);
     for (const Model& model : bytes) {

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[8] = {'N', 'M', 'P', 'I', 'C', 'R', 'O', 'W'};
-constexpr uint64_t kVersion = 2;  // of this layout, and of what the bricks compute
+constexpr uint64_t kVersion = 3;  // of this layout, and of what the bricks compute
 constexpr std::string_view kEnding = ".rows";
 
 struct Header {

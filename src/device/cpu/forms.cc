@@ -9,8 +9,9 @@ namespace nanomind::cpu {
 namespace {
 
 // Rows of pictures lose less than logits do. Measured with 8 bits against `high`: the worst cosine of a picture's rows
-// was 0.99991 at a width of 768 and 0.99994 at 1152 (random weights), and 0.99976 at 256 (models/tinyvision).
-constexpr int64_t kPictureMinWidth = 512;
+// was 0.99991 at a width of 768 and 0.99994 at 1152 (random weights). At 256 (models/tinyvision) it was 0.99976, or
+// 0.99997 without the products of what norms make, in which a few columns are much larger than their neighbours.
+constexpr int64_t kPictureMinWidthBehindNorms = 512, kPictureMinWidth = 256;
 
 }  // namespace
 
@@ -98,7 +99,16 @@ bool FormChooser::bears_bytes(const Op& product) const { return int_weight(dtype
 bool FormChooser::may_be_fast(ValueId id) const {
   const bool exact = reads_pictures() && (!attends() || id == std::get<op::Input>(program_.ops.front()).out);
   return kernels_.gemm_fast.pack != nullptr && options_.precision == PromptPrecision::fast && !exact &&
-         value(id).rows == Rows::tokens && is_wide();
+         value(id).rows == Rows::tokens && width() >= least_width(id);
+}
+
+int64_t FormChooser::least_width(ValueId id) const {
+  if (!reads_pictures()) return kernels_.gemm_fast.min_width;
+  const bool behind_norm = std::ranges::any_of(program_.ops, [id](const Op& op) {
+    return (std::holds_alternative<op::LayerNorm>(op) || std::holds_alternative<op::RmsNorm>(op)) &&
+           uses(op).writes == id;
+  });
+  return behind_norm ? kPictureMinWidthBehindNorms : kPictureMinWidth;
 }
 
 const GemmKernels& FormChooser::fast_kernels(ValueId id) const {
@@ -114,8 +124,9 @@ const GemmKernels& FormChooser::fast_kernels(ValueId id) const {
 bool FormChooser::in_integers(const op::Attention& o) const {
   const int64_t head_dim = program_.kv_layers[static_cast<size_t>(o.layer)].head_dim;
   return kernels_.integer_attention.attend != nullptr && options_.precision == PromptPrecision::fast &&
-         reads_pictures() && is_wide() && (o.mask == Mask::none || o.mask == Mask::group) && o.k != kNoValue &&
-         o.window == 0 && o.cap == 0 && head_dim <= kIntegerHeadDim;
+         reads_pictures() && width() >= kPictureMinWidthBehindNorms &&
+         (o.mask == Mask::none || o.mask == Mask::group) && o.k != kNoValue && o.window == 0 && o.cap == 0 &&
+         head_dim <= kIntegerHeadDim;
 }
 
 // Towers and projectors begin with given rows, language models with the embedding of tokens.
@@ -127,15 +138,14 @@ bool FormChooser::attends() const {
   return std::ranges::any_of(program_.ops, [](const Op& op) { return std::holds_alternative<op::Attention>(op); });
 }
 
-// Whether the residual stream has enough columns: what comes first, or the product of the given rows.
-bool FormChooser::is_wide() const {
+// Of what comes first, or of the product of the given rows; -1 of programs that have neither.
+int64_t FormChooser::width() const {
   for (const Op& op : program_.ops) {
-    if (const auto* product = std::get_if<op::MatMul>(&op); product != nullptr && reads_pictures())
-      return value(product->out).columns >= kPictureMinWidth;
-    if (const auto* embed = std::get_if<op::Embed>(&op))
-      return value(embed->out).columns >= kernels_.gemm_fast.min_width;
+    const auto* product = std::get_if<op::MatMul>(&op);
+    if (product != nullptr && reads_pictures()) return value(product->out).columns;
+    if (const auto* embed = std::get_if<op::Embed>(&op)) return value(embed->out).columns;
   }
-  return false;
+  return -1;
 }
 
 int64_t FormChooser::units(ValueId id) const { return padded_units(value(id).columns); }

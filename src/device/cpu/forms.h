@@ -55,10 +55,11 @@ class FormChooser {
   // Whether gemm_fast may have its weights.
   bool bears_bytes(const Op& product) const;
   bool may_be_fast(ValueId id) const;
+  int64_t least_width(ValueId id) const;  // from which it may be
   const GemmKernels& fast_kernels(ValueId id) const;
   bool reads_pictures() const;
   bool attends() const;
-  bool is_wide() const;
+  int64_t width() const;  // of the residual stream
 
   std::set<ValueId> read_as_floats_;  // by what is no product
   const Program& program_;
