@@ -2,8 +2,8 @@
 #include "convert/scale_search.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/result.h"
@@ -12,23 +12,56 @@
 namespace nanomind {
 namespace {
 
-constexpr size_t kLanes = 8;  // sums are kept in lanes, so that they can be vectors and still have one order
+constexpr size_t kLanes = 8;  // sums are kept in lanes, so that they are vectors and still have one order
 constexpr size_t kMost = 256;
 constexpr float kLargestHalf = 65504.0F;
 constexpr int kTurns = 3;
 
-using Lanes = std::array<float, kLanes>;
+// The compiler makes two halves of them where the machine's vectors are shorter.
+using Lanes [[gnu::vector_size(kLanes * sizeof(float))]] = float;
+using IntLanes [[gnu::vector_size(kLanes * sizeof(int32_t))]] = int32_t;
+
+void load(const float* x, Lanes& lanes) { std::memcpy(&lanes, x, sizeof lanes); }
 
 float sum(const Lanes& lanes) {
   float total = 0;
-  for (const float lane : lanes) total += lane;
+  for (size_t l = 0; l < kLanes; ++l) total += lanes[l];
   return total;
 }
 
-// The nearest whole number, of |x| < 2^22; ties to even.
-float nearest_integer(float x) {
+void clamp(Lanes& x, float low, float high) {
+  const Lanes lows = Lanes{} + low, highs = Lanes{} + high;
+  x = x > lows ? x : lows;
+  x = x < highs ? x : highs;
+}
+
+// Of |x| < 2^22 the nearest whole numbers, ties to even.
+void round_to_integer(Lanes& x) {
   constexpr float kMagic = 12582912.0F;  // 1.5 * 2^23
-  return (x + kMagic) - kMagic;
+  x = (x + kMagic) - kMagic;
+}
+
+// How much errors of x count: see Importance.
+void importance_of(const Importance& importance, const Lanes& x, Lanes& weights) {
+  const auto magnitude = reinterpret_cast<Lanes>(reinterpret_cast<IntLanes>(x) & 0x7FFFFFFF);
+  weights = importance.floor + importance.slope * magnitude;
+}
+
+// f(), in vectors of kLanes floats where the machine has them. The results are the same bits either way: sums have one
+// order, and no product is contracted with a sum.
+#if defined(__x86_64__)
+template <typename F>
+[[gnu::target("avx2"), gnu::flatten]] auto in_wide_vectors(const F& f) {
+  return f();
+}
+#endif
+template <typename F>
+auto in_vectors(const F& f) {
+#if defined(__x86_64__)
+  static const bool are_wide = __builtin_cpu_supports("avx2");
+  if (are_wide) return in_wide_vectors(f);
+#endif
+  return f();
 }
 
 float inverse_of(float d) { return d == 0 ? 0.0F : 1.0F / d; }
@@ -44,10 +77,10 @@ class RangeGrid {
   float high() const { return high_; }
   float step() const { return 0.1F; }  // between scales that are tried, in codes
   // Codes of (x - m) * inverse.
-  Lanes round(const float* x, float inverse, float m) const {
-    Lanes q;
-    for (size_t l = 0; l < kLanes; ++l) q[l] = nearest_integer(std::min(high_, std::max(low_, (x[l] - m) * inverse)));
-    return q;
+  void round(const Lanes& x, float inverse, float m, Lanes& q) const {
+    q = (x - m) * inverse;
+    clamp(q, low_, high_);
+    round_to_integer(q);
   }
 
  private:
@@ -61,12 +94,12 @@ class TableGrid {
   float low() const { return table_.low(); }
   float high() const { return table_.high(); }
   float step() const { return -0.0125F * table_.low(); }
-  Lanes round(const float* x, float inverse, float m) const {
-    std::array<int, kLanes> places;
-    for (size_t l = 0; l < kLanes; ++l) places[l] = ValueTable::place((x[l] - m) * inverse);
-    Lanes q;
-    for (size_t l = 0; l < kLanes; ++l) q[l] = table_.at(places[l]);
-    return q;
+  void round(const Lanes& x, float inverse, float m, Lanes& q) const {
+    Lanes place = 2 * ((x - m) * inverse) + ValueTable::kMiddle;
+    clamp(place, 0, ValueTable::kLast);
+    float nearest[kLanes];
+    for (size_t l = 0; l < kLanes; ++l) nearest[l] = table_.at(static_cast<int>(place[l]));
+    load(nearest, q);
   }
 
  private:
@@ -78,23 +111,25 @@ template <typename Grid>
 float error_of(const Numbers& numbers, float d, float m, const Grid& grid) {
   const auto [x, importance] = numbers;
   const float inverse = inverse_of(d);
-  Lanes lanes{};
+  Lanes total{}, v, q, weight;
   for (size_t i = 0; i < x.size(); i += kLanes) {
-    const Lanes q = grid.round(&x[i], inverse, m);
-    for (size_t l = 0; l < kLanes; ++l) {
-      const float off = x[i + l] - (d * q[l] + m);
-      lanes[l] += importance.of(x[i + l]) * off * off;
-    }
+    load(&x[i], v);
+    grid.round(v, inverse, m, q);
+    importance_of(importance, v, weight);
+    const Lanes off = v - (d * q + m);
+    total += weight * off * off;
   }
-  return sum(lanes);
+  return sum(total);
 }
 
 template <typename Code, typename Grid>
 float nearest(const Numbers& numbers, float d, float m, const Grid& grid, std::span<Code> codes) {
   const auto x = numbers.x;
   const float inverse = inverse_of(d);
+  Lanes v, q;
   for (size_t i = 0; i < x.size(); i += kLanes) {
-    const Lanes q = grid.round(&x[i], inverse, m);
+    load(&x[i], v);
+    grid.round(v, inverse, m, q);
     for (size_t l = 0; l < kLanes; ++l) codes[i + l] = static_cast<Code>(q[l]);
   }
   return error_of(numbers, d, m, grid);
@@ -107,15 +142,15 @@ struct Sums {
 template <typename Grid>
 Sums sums_of(const Numbers& numbers, float inverse, float m, const Grid& grid) {
   const auto [x, importance] = numbers;
-  Lanes sq{}, sqq{}, sxq{};
+  Lanes sq{}, sqq{}, sxq{}, v, q, weighted;
   for (size_t i = 0; i < x.size(); i += kLanes) {
-    const Lanes q = grid.round(&x[i], inverse, m);
-    for (size_t l = 0; l < kLanes; ++l) {
-      const float weighted = importance.of(x[i + l]) * q[l];
-      sq[l] += weighted;
-      sqq[l] += weighted * q[l];
-      sxq[l] += weighted * x[i + l];
-    }
+    load(&x[i], v);
+    grid.round(v, inverse, m, q);
+    importance_of(importance, v, weighted);
+    weighted *= q;
+    sq += weighted;
+    sqq += weighted * q;
+    sxq += weighted * v;
   }
   return {sum(sq), sum(sqq), sum(sxq)};
 }
@@ -200,13 +235,12 @@ class OffsetSearch {
  public:
   OffsetSearch(const Numbers& x, int high, Offset offset, bool is_stored)
       : x_(x), grid_({0, high}), offset_(offset), is_stored_(is_stored) {
-    Lanes weights{}, weighted{};
+    Lanes weights{}, weighted{}, v, weight;
     for (size_t i = 0; i < x.x.size(); i += kLanes) {
-      for (size_t l = 0; l < kLanes; ++l) {
-        const float weight = x.importance.of(x.x[i + l]);
-        weights[l] += weight;
-        weighted[l] += weight * x.x[i + l];
-      }
+      load(&x.x[i], v);
+      importance_of(x.importance, v, weight);
+      weights += weight;
+      weighted += weight * v;
     }
     weight_ = sum(weights);
     sum_ = sum(weighted);
@@ -247,29 +281,7 @@ class OffsetSearch {
   OffsetFit best_{0, 0, std::numeric_limits<double>::infinity()};
 };
 
-}  // namespace
-
-float as_half(float value) {
-  return float_from_half(half_from_float(std::min(kLargestHalf, std::max(-kLargestHalf, value))));
-}
-
-Importance importance_by_size(std::span<const float> x) {
-  double squares = 0;
-  for (const float value : x) squares += double{value} * value;
-  const double size = std::sqrt(squares / static_cast<double>(x.size()));
-  if (size < 1e-30) return {};  // what the inverse would not fit in a float
-  return {1, static_cast<float>(1 / size)};
-}
-
-SymmetricFit fit_symmetric(const Numbers& x, CodeRange range, int tries, std::span<int8_t> codes) {
-  return fit(x, RangeGrid(range), tries, codes);
-}
-
-SymmetricFit fit_table(const Numbers& x, const ValueTable& table, int tries, std::span<int8_t> values) {
-  return fit(x, TableGrid(table), tries, values);
-}
-
-OffsetFit fit_offset(const Numbers& x, int high, Offset offset, bool is_stored, std::span<uint8_t> codes) {
+OffsetFit search_offset(const Numbers& x, int high, Offset offset, bool is_stored, std::span<uint8_t> codes) {
   CHECK(x.x.size() <= kMost && x.x.size() % kLanes == 0);
   const auto [low_at, high_at] = std::ranges::minmax_element(x.x);
   const float least = offset == Offset::not_positive ? std::min(*low_at, 0.0F) : *low_at, most = *high_at;
@@ -288,16 +300,42 @@ OffsetFit fit_offset(const Numbers& x, int high, Offset offset, bool is_stored, 
   return best;
 }
 
+}  // namespace
+
+float as_half(float value) {
+  return float_from_half(half_from_float(std::min(kLargestHalf, std::max(-kLargestHalf, value))));
+}
+
+Importance importance_by_size(std::span<const float> x) {
+  double squares = 0;
+  for (const float value : x) squares += double{value} * value;
+  const double size = std::sqrt(squares / static_cast<double>(x.size()));
+  if (size < 1e-30) return {};  // what the inverse would not fit in a float
+  return {1, static_cast<float>(1 / size)};
+}
+
+SymmetricFit fit_symmetric(const Numbers& x, CodeRange range, int tries, std::span<int8_t> codes) {
+  return in_vectors([&] { return fit(x, RangeGrid(range), tries, codes); });
+}
+
+SymmetricFit fit_table(const Numbers& x, const ValueTable& table, int tries, std::span<int8_t> values) {
+  return in_vectors([&] { return fit(x, TableGrid(table), tries, values); });
+}
+
+OffsetFit fit_offset(const Numbers& x, int high, Offset offset, bool is_stored, std::span<uint8_t> codes) {
+  return in_vectors([&] { return search_offset(x, high, offset, is_stored, codes); });
+}
+
 double nearest_symmetric(const Numbers& x, float d, CodeRange range, std::span<int8_t> codes) {
-  return nearest(x, d, 0, RangeGrid(range), codes);
+  return in_vectors([&] { return nearest(x, d, 0, RangeGrid(range), codes); });
 }
 
 double nearest_table(const Numbers& x, float d, const ValueTable& table, std::span<int8_t> values) {
-  return nearest(x, d, 0, TableGrid(table), values);
+  return in_vectors([&] { return nearest(x, d, 0, TableGrid(table), values); });
 }
 
 double nearest_offset(const Numbers& x, float d, float m, int high, std::span<uint8_t> codes) {
-  return nearest(x, d, m, RangeGrid({0, high}), codes);
+  return in_vectors([&] { return nearest(x, d, m, RangeGrid({0, high}), codes); });
 }
 
 }  // namespace nanomind

@@ -55,14 +55,12 @@ class ValueTable {
   }
   constexpr float low() const { return low_; }
   constexpr float high() const { return high_; }
-  static int place(float x) {
-    constexpr float kMiddle = kPlaces / 2, kLast = kPlaces - 1;
-    return static_cast<int>(std::min(kLast, std::max(0.0F, 2 * x + kMiddle)));
-  }
+  // The nearest to x stands at 2 * x + kMiddle, cut off, which is from 0 to kLast: at the ends what is beyond them.
+  static constexpr int kPlaces = 512;
+  static constexpr float kMiddle = kPlaces / 2, kLast = kPlaces - 1;
   float at(int place) const { return nearest_[static_cast<size_t>(place)]; }
 
  private:
-  static constexpr int kPlaces = 512;
   float low_, high_;
   std::array<float, kPlaces> nearest_{};
 };
