@@ -11,6 +11,7 @@ namespace {
 // Rows of pictures lose less than logits do. Measured with 8 bits against `high`: the worst cosine of a picture's rows
 // was 0.99991 at a width of 768 and 0.99994 at 1152 (random weights). At 256 (models/tinyvision) it was 0.9997, or
 // 0.99997 without the products of what norms make, in which a few columns are much larger than their neighbours.
+// Attention in integers is bound as they are.
 constexpr int64_t kPictureMinWidthBehindNorms = 512, kPictureMinWidth = 256;
 
 }  // namespace
@@ -44,8 +45,9 @@ FormChooser::FormChooser(const Program& program, const CompileOptions& options, 
     : program_(program), options_(options), kernels_(kernels) {
   read_as_floats_.insert(program.output);
   for (const Op& op : program.ops) {
-    if (std::holds_alternative<op::MatMul>(op)) continue;
-    for (const ValueId id : uses(op).reads) read_as_floats_.insert(id);
+    const Uses use = uses(op);
+    makers_.emplace(use.writes, &op);  // the first: others change the value
+    if (!std::holds_alternative<op::MatMul>(op)) read_as_floats_.insert(use.reads.begin(), use.reads.end());
   }
 }
 
@@ -104,20 +106,15 @@ bool FormChooser::may_be_fast(ValueId id) const {
 
 int64_t FormChooser::least_width(ValueId id) const {
   if (!reads_pictures()) return kernels_.gemm_fast.min_width;
-  const bool behind_norm = std::ranges::any_of(program_.ops, [id](const Op& op) {
-    return (std::holds_alternative<op::LayerNorm>(op) || std::holds_alternative<op::RmsNorm>(op)) &&
-           uses(op).writes == id;
-  });
+  const bool behind_norm = maker<op::LayerNorm>(id) != nullptr || maker<op::RmsNorm>(id) != nullptr;
   return behind_norm ? kPictureMinWidthBehindNorms : kPictureMinWidth;
 }
 
 const GemmKernels& FormChooser::fast_kernels(ValueId id) const {
-  const bool behind_gelu = std::ranges::any_of(program_.ops, [id](const Op& op) {
-    const auto* a = std::get_if<op::Activate>(&op);
-    return a != nullptr && a->out == id &&
-           (a->activation == Activation::gelu || a->activation == Activation::gelu_tanh ||
-            a->activation == Activation::gelu_quick);
-  });
+  const auto* made = maker<op::Activate>(id);
+  const bool behind_gelu =
+      made != nullptr && (made->activation == Activation::gelu || made->activation == Activation::gelu_tanh ||
+                          made->activation == Activation::gelu_quick);
   return behind_gelu && kernels_.gemm_fast_gelu.pack != nullptr ? kernels_.gemm_fast_gelu : kernels_.gemm_fast;
 }
 

@@ -51,6 +51,12 @@ class FormChooser {
  private:
   const ValueInfo& value(ValueId id) const { return program_.values[static_cast<size_t>(id)]; }
   DType dtype_of(const Op& product) const;
+  // The operation that makes a value, if it is a T; else null.
+  template <typename T>
+  const T* maker(ValueId id) const {
+    const auto op = makers_.find(id);
+    return op == makers_.end() ? nullptr : std::get_if<T>(op->second);
+  }
   bool serves(const GemmKernels& gemm, Products products) const;
   // Whether gemm_fast may have its weights.
   bool bears_bytes(const Op& product) const;
@@ -61,6 +67,7 @@ class FormChooser {
   bool attends() const;
   int64_t width() const;  // of the residual stream
 
+  std::map<ValueId, const Op*> makers_;
   std::set<ValueId> read_as_floats_;  // by what is no product
   const Program& program_;
   const CompileOptions& options_;
